@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
     from .optimizer import Optimizer
     from .result import Result
-    from .simulation import simulate
-    from .sweeps import load, sweep
+    from .sweeps import load, simulate, sweep
 
 __version__ = "0.2.0"  # the one place: pyproject.toml reads it from here
 
@@ -47,7 +46,7 @@ _LAZY = {
     "Space": "search_spaces",
     "knobs": "workers.own_loop.knobs",
     "load": "automl.sweeps",
-    "simulate": "automl.simulation",
+    "simulate": "automl.sweeps",
     "sweep": "automl.sweeps",
 }
 
@@ -57,14 +56,7 @@ def __getattr__(name: str) -> Any:
         from search_spaces.other_tools import unknown_attribute
 
         raise unknown_attribute(f"module {__name__!r}", name, __all__)
-    try:
-        value = getattr(import_module(_LAZY[name]), name)
-    except ModuleNotFoundError as error:
-        if error.name != "optuna":
-            raise
-        from .errors import needs
-
-        raise ImportError(needs(name, "optuna"), name="optuna") from error
+    value = getattr(import_module(_LAZY[name]), name)
     globals()[name] = value
     return value
 

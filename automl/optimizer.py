@@ -7,10 +7,9 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 from search_spaces import Space
@@ -19,11 +18,17 @@ from search_spaces.validation import show
 from workers.functions.suggesting import Asking, Suggesting
 from workers.protocol import Asked, Ending, Metric, Metrics, Outcome, Params, Report
 
-from .control.assignments import seed_of
-from .control.beginning import Growth, create, read_spec, with_known_space
+from .control.beginning import (
+    Growth,
+    SuggesterLike,
+    create,
+    read_spec,
+    with_earlier,
+    with_known_space,
+)
 from .control.journal import Journal
 from .control.outcomes import ended
-from .control.plugins import SuggesterLike, with_earlier
+from .control.scheduler import seed_of
 from .core import Constraint, Goal, Snapshot, SweepSpec, Trial, TrialState, arguments
 from .core.arguments import WrongValue, check_name
 from .core.ranking import best, pareto, valued
@@ -44,7 +49,7 @@ class AskedTrial(Suggesting, Trial):
     params: dict[str, Any]
 
 
-class Optimizer:
+class Optimizer(AbstractContextManager["Optimizer"]):
     """Proposes configurations and learns from their results. Safe to use from several threads.
 
     Args:
@@ -133,7 +138,7 @@ class Optimizer:
         for trial in self._writer.state.index.running:
             reason = "asked for by a process that has ended"
             self._writer.move(trial, TrialState.WAITING, reason)
-        self._commit()
+        self._writer.commit()
 
     @property
     def trials(self) -> Sequence[Trial]:
@@ -173,7 +178,7 @@ class Optimizer:
         with self._held():
             trial = self._writer.state.index.next_waiting or self._propose()
             running = self._writer.begin(trial)
-            self._commit()
+            self._writer.commit()
             running = replace(running, seed=seed_of(self._spec, running.number))
             return running if self._spec.asked is None else self._asked(running)
 
@@ -192,7 +197,7 @@ class Optimizer:
             sequence = last.sequence + 1 if last is not None and again else 0
             event = Report(current.number, current.attempts, sequence, step, numbers, seconds)
             self._writer.apply(event)
-            self._commit()
+            self._writer.commit()
 
     def tell(self, trial: Trial | int, metrics: Mapping[str, float] | float | None = None) -> Trial:
         """Complete a trial, with these metrics added to the reported ones.
@@ -262,15 +267,7 @@ class Optimizer:
         with self._lock:
             self._ledger.close()
 
-    def __enter__(self) -> Optimizer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _asked(self, running: Trial) -> AskedTrial:
@@ -283,7 +280,7 @@ class Optimizer:
                 if problem := self._growth.conflict(event):
                     raise UsageError(problem)
                 self._growth.follow(self._writer.apply(event))
-                self._commit()
+                self._writer.commit()
 
         seed, known = trial.seed or 0, self._spec.asked_ranges
         asking = Asking(known, running.params, trial.number, seed, tell, values=trial.params)
@@ -344,7 +341,7 @@ class Optimizer:
             raise UsageError(event.message)
         self._writer.apply(event)
         self._growth.follow(self._writer.trials[trial.number])
-        self._commit()
+        self._writer.commit()
         return self._writer.trials[trial.number]
 
     def _named_metrics(self, metrics: Any) -> dict[str, float]:
@@ -352,11 +349,6 @@ class Optimizer:
         return arguments.numbers({} if metrics is None else metrics, goals)
 
     def _running(self, trial: Trial | int) -> Trial:
-        if isinstance(trial, Mapping):
-            raise UsageError(
-                "a trial is what `ask` has returned, or its number; a configuration that was run "
-                f"elsewhere is added by optimizer.add(params, metrics), got {show(trial)}"
-            )
         number = trial.number if isinstance(trial, Trial) else arguments.whole("trial", trial)
         if not 0 <= number < len(self._writer.trials):
             raise UsageError(f"there is no trial {number}: there are {len(self._writer.trials)}")
@@ -366,9 +358,6 @@ class Optimizer:
                 f"trial {number} is {current.state}: tell each trial that `ask` returns once"
             )
         return current
-
-    def _commit(self) -> None:
-        self._writer.commit()
 
 
 def _check_failure(failure: str) -> None:

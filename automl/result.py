@@ -106,7 +106,8 @@ class Result:
             for trial in self.trials
         ]
         metrics = [{f"metrics.{k}": v for k, v in trial.metrics.items()} for trial in self.trials]
-        params = pd.DataFrame(dict(map(self._column, self._names())), index=range(len(rows)))
+        names = dict.fromkeys(name for trial in self.trials for name in trial.params)
+        params = pd.DataFrame(dict(map(self._column, names)), index=range(len(rows)))
         frame = pd.concat([pd.DataFrame(rows), params, pd.DataFrame(metrics)], axis=1)
         repeated = {**columns, "seconds": "seconds", "peak_memory_bytes": "peak_memory_bytes"}
         known = {f"metrics.{metric}": column for metric, column in repeated.items()}
@@ -118,9 +119,6 @@ class Result:
                 and frame[metric].astype(float).equals(frame[column].astype(float))
             ]
         )
-
-    def _names(self) -> list[str]:
-        return [*dict.fromkeys(name for trial in self.trials for name in trial.params)]
 
     def _column(self, name: str) -> tuple[str, pd.Series]:
         """A column of `to_pandas` that reads as the same values again, also from a CSV file.
@@ -146,8 +144,6 @@ class Result:
         Raises:
             UsageError: the file cannot be written.
         """
-        if not isinstance(path, str | os.PathLike):
-            raise UsageError(f"path must name a file, got {arguments.shown(path)}")
         import_module("automl.report.page").save(self._record(), path)
 
     def figure(self, name: str = "") -> Any:
@@ -168,8 +164,7 @@ class Result:
         no_attribute(self, name)
 
     def _repr_html_(self) -> str:
-        found: str = import_module("automl.report.page").card(self.snapshot)
-        return found
+        return cast("str", import_module("automl.report.page").card(self.snapshot))
 
     def __repr__(self) -> str:
         best = self.snapshot.best
@@ -179,10 +174,7 @@ class Result:
             best = self.best
             metric = self.snapshot.goals[0].metric
             found = f"best trial {best.number} with {metric} {best.value:.6g} ({best.value_from})"
-        early = text.why_early(self.snapshot)
-        failed = self.snapshot.in_state(TrialState.FAILED)
-        if early and failed and text.commonest_failure(failed)[1].message in early:
-            early = early.partition(":")[0]  # `found` names the cause
+        early = text.why_early(self.snapshot).partition(":")[0]  # `found` names the cause
         parts = [self.state, f"{len(self.trials)} trials", found, *([early] if early else [])]
         return text.printable(f"Result({self.name!r}, {', '.join(parts)})", keep="\n")
 

@@ -1,33 +1,40 @@
-"""Runs a sweep: parse the arguments, check them, wire the parts of the controller, run it."""
+"""Runs a sweep: parse the arguments, check them, wire the parts of the controller, run it.
 
+`simulate` does so on a virtual clock: hours of a cluster in seconds, repeatably.
+"""
+
+import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from automl.core.text import told_how_to_resume
+from automl.core.trial import LearningCurve
 from search_spaces import Space
 from search_spaces.change import changes
 from search_spaces.other_tools import hinted
-from workers.protocol import Metric
+from workers.protocol import Event, Metric, Report
 
-from .control.beginning import read_spec
-from .control.plugins import Plugins, StopperLike, SuggesterLike
-from .control.preflight import (
-    check_not_importing,
+from .control.beginning import (
+    Plugins,
+    StopperLike,
+    SuggesterLike,
     check_spec,
+    create,
     goes_on,
-    lines_about_knobs,
+    read_spec,
     usual_stopper,
 )
-from .control.signals import SafeEnd
+from .control.shutdown import SafeEnd
 from .core import (
     Budget,
     Constraint,
     Goal,
+    Noted,
     Resources,
     Snapshot,
     SweepSpec,
@@ -37,14 +44,18 @@ from .core import (
 from .core.spec import follow_strategy
 from .dispatch import DISPATCHERS
 from .dispatch._make import choose_dispatcher, local_slots, starting
+from .dispatch.base import Dispatcher
+from .dispatch.simulated import Replay, SimulatedDispatcher
+from .errors import UsageError
+from .report import progress as shown
+from .result import Result
 from .suggesters.user_prior import split_prior
 from .trackers.base import Tracker, check_trackers
 from .trackers.ray_metrics import with_ray_metrics
 
 if TYPE_CHECKING:
     from .ledger import Ledger
-    from .result import Result
-    from .workflows.import_trials import Source
+    from .workflows.beginning import Source
 
 Objective = Callable[[Any], Any]
 
@@ -78,7 +89,7 @@ def sweep(
     max_retries: int = SweepSpec.max_retries,
     trackers: str | Tracker | Iterable[str | Tracker] = (),
     artifacts: str | os.PathLike[str] | None = None,
-) -> "Result":
+) -> Result:
     """Search a space with your own objective.
 
     Args:
@@ -139,7 +150,6 @@ def sweep(
         UsageError: an argument is wrong, or no budget is given.
         StoreError: the store cannot be used.
     """
-    check_not_importing()
     arguments.of_type("objective", objective, Callable, "a function")
     arguments.of_type("resume", resume, bool, "True or False")
     written = arguments.listed("trackers", trackers, (str, Tracker), "the name of a tracker")
@@ -171,7 +181,6 @@ def sweep(
     )
     spec, line = follow_strategy(spec, local_slots(spec))
     notes += [line] if line else []
-    notes += [*lines_about_knobs(spec, objective)]
     check_spec(spec, dispatcher, objective, plugins)
     store = ".automl" if store is None else arguments.location("store", store)
     with (
@@ -179,20 +188,19 @@ def sweep(
         starting(dispatcher, spec, objective, ray_address) as start,
         _opened(store) as ledger,
     ):
-        from .control.wiring import conduct
-        from .report import progress as shown
-        from .result import Result
+        from .control.controller import conduct
         from .trackers.live import tracked
-        from .workflows.beginning import Beginning, begin
+        from .workflows.beginning import begin
 
-        beginning = Beginning.of(sources, enqueue)
+        configurations = arguments.listed("enqueue", enqueue, Mapping, "a configuration")
         spec = replace(spec, dispatcher=dispatcher, folder=str(Path.cwd()))
         wanted, sweeps = spec.name, ledger.sweeps()
         earlier = next((info for info in sweeps if info.name == wanted), None)
         spec = begin(
             ledger,
             spec,
-            beginning,
+            sources,
+            configurations,
             rename=name is None,
             resume=resume,
             suggester=plugins.suggester,
@@ -240,7 +248,7 @@ def _warn(text: str, incomplete: bool) -> None:
         warnings.warn(f"prior {text}", stacklevel=5)
 
 
-def load(name: str, store: str | os.PathLike[str] | None = None) -> "Result":
+def load(name: str, store: str | os.PathLike[str] | None = None) -> Result:
     """The present result of a sweep that has ended, or that runs in another process.
 
     Args:
@@ -253,8 +261,6 @@ def load(name: str, store: str | os.PathLike[str] | None = None) -> "Result":
     """
     name = arguments.text("name", name)
     store = ".automl" if store is None else arguments.location("store", store)
-    from .result import Result
-
     with _opened(store, readonly=True) as ledger:
         return Result(ledger.snapshot(name), store)
 
@@ -294,7 +300,7 @@ def run(
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     plugins = plugins or Plugins.of(spec)
     check_spec(spec, dispatcher, objective, plugins)
-    from .control.wiring import conduct
+    from .control.controller import conduct
     from .trackers.live import tracked
 
     with (
@@ -318,3 +324,128 @@ def _watched(
 ) -> Callable[[Snapshot], None] | None:
     """What is called with the sweep as it changes; on Ray, its metrics are exported too."""
     return with_ray_metrics(spec.name, on_change) if dispatcher == "ray" else on_change
+
+
+class Simulation(Result):
+    """The result of a simulated sweep; times are virtual seconds.
+
+    Args:
+        snapshot: of the sweep.
+        trajectory: (virtual seconds, best value of the first goal so far), a point for each
+            improvement.
+        decisions: notes on why trials were stopped, paused or resumed, and other notes, in order.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        trajectory: Sequence[tuple[float, float]],
+        decisions: Sequence[Noted] = (),
+    ) -> None:
+        super().__init__(snapshot)
+        self.trajectory = list(trajectory)
+        self.decisions = list(decisions)
+
+
+def simulate(
+    replay: Replay,
+    space: Space | Mapping[str, Any],
+    goals: str | Goal | Iterable[str | Goal],
+    *,
+    workers: int = 1,
+    seconds: float | None = None,
+    seed: int = SweepSpec.seed,
+    trials: int | None = None,
+    budget: Budget | Mapping[str, Any] | str | float | None = None,
+    constraints: str | Constraint | Iterable[str | Constraint] = (),
+    suggester: SuggesterLike = SweepSpec.suggester,
+    stopper: StopperLike = SweepSpec.stopper,
+    max_steps: int | None = None,
+    charge_suggestions: bool = False,
+    mean_lifetime: float | None = None,
+    max_retries: int = SweepSpec.max_retries,
+    store: str | None = None,
+    prior: Mapping[str, Any] | None = None,
+    metrics: Iterable[Metric] = (),
+    replicates: str | int = SweepSpec.replicates,
+) -> Simulation:
+    """Run a sweep whose trials are replayed on a virtual clock, with the controller of `sweep`.
+
+    Args:
+        replay: called with a configuration; yields (seconds since the last report, metrics), in
+            order, and may raise `TrialFailure`. Steps are the yields, counted from 1. The generator
+            of a paused trial is kept and goes on later.
+        space: the parameters to tune.
+        goals: such as "minimize loss".
+        seconds: virtual seconds after which the sweep ends.
+        trials: how many at most.
+        budget: further limits that end the sweep.
+        seed: the same seed gives the same simulation.
+        constraints, suggester, stopper: as in `sweep`.
+        charge_suggestions: advance the virtual clock by the real time of suggesting and deciding.
+        mean_lifetime: virtual seconds after which a worker dies, in the mean; None for never.
+        store: folder or URL of a ledger to write to; None to keep everything in memory.
+        prior: good values by parameter; metrics: that are reported; both as in `sweep`.
+
+    Raises:
+        UsageError: an argument is wrong, or no budget is given.
+
+    Example:
+        >>> def replay(params):
+        ...     for step in range(10):
+        ...         yield 60.0, {"loss": params["lr"] + 1 / (step + 1)}
+        >>> result = simulate(replay, space, "minimize loss", workers=8, seconds=36_000)
+        >>> result.trajectory[-1]
+    """
+    arguments.of_type("replay", replay, Callable, "a function")
+    workers = arguments.whole("workers", workers, least=1)
+    if mean_lifetime is not None and arguments.finite("mean_lifetime", mean_lifetime) <= 0:
+        raise UsageError(f"mean_lifetime must be above 0, got {mean_lifetime!r}")
+    spec, plugins, notes = read_spec(
+        space,
+        goals,
+        constraints,
+        suggester,
+        stopper,
+        name="simulation",
+        prior=prior,
+        metrics=metrics,
+        budget=read_budget(budget, trials=trials, time=seconds),
+        workers=workers,
+        seed=seed,
+        max_retries=max_retries,
+        max_steps=max_steps,
+        replicates=replicates,
+    )
+    check_spec(spec, "simulated", lambda trial: None, plugins)
+    shown.say(notes)
+    goal, curves = spec.goals[0], dict[int, LearningCurve]()  # by trial
+    trajectory: list[tuple[float, float]] = []
+
+    def follow(event: Event, now: float) -> None:
+        if isinstance(event, Report) and goal.metric in event.metrics:
+            curve = curves.setdefault(event.trial, LearningCurve(goal, spec.constraints))
+            loss = curve.add(event.metrics).loss
+            if curve.is_feasible and (not trajectory or loss < goal.loss(trajectory[-1][1])):
+                trajectory.append((now, goal.loss(loss)))
+
+    def start() -> Dispatcher:
+        return SimulatedDispatcher(
+            replay,
+            workers,
+            max_steps=max_steps,
+            charged=charge_suggestions,
+            mean_lifetime=math.inf if mean_lifetime is None else mean_lifetime,
+            seed=seed,
+            on_event=follow,
+        )
+
+    from .control.controller import conduct
+    from .ledger.database import IN_MEMORY
+
+    location = IN_MEMORY if store is None else arguments.location("store", store)
+    with _opened(location) as ledger:
+        spec = create(ledger, spec, rename=True, described=False)
+        snapshot = conduct(spec, ledger, SimulatedDispatcher, start, plugins=plugins)
+        decisions = [event for event in ledger.events(spec.name) if isinstance(event, Noted)]
+    return Simulation(snapshot, trajectory, decisions)

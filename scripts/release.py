@@ -234,10 +234,6 @@ def use(programs: Path, folder: Path, expected: str) -> None:
     }
     if told != {expected}:
         raise Wrong(f"the wheel is {expected}, and its programs say {', '.join(sorted(told))}")
-    line = ["--", "python", "mine.py", "--lr", "0.1"]
-    run(automl, "init", "--no-run", "-o", "mine.yaml", *line, folder=folder)
-    if not (folder / "mine.yaml").read_text(encoding="utf-8").strip():
-        raise Wrong("automl init wrote an empty configuration")
     if "3 of 3" not in run(automl, "status", "first", folder=folder):
         raise Wrong("automl status does not show the three trials")
 

@@ -13,7 +13,7 @@ from .parameters import (
     parameter_from_dict,
 )
 from .space import Space
-from .validation import check, show
+from .validation import check
 
 _NEW_SWEEP = "begin a new sweep that learns from this one (prior=sweep:NAME)"
 
@@ -68,14 +68,9 @@ def changes(before: Space, after: Space) -> list[str]:
         earlier = before.parameters.get(name)
         if earlier is None:
             count = f"; earlier trials count as {parameter.default!r}"
-            known = count if parameter.has_default else ""
-            found.append(f"{name} is new ({_values(parameter)}{known})")
-        elif isinstance(parameter, Choice) and isinstance(earlier, Choice):
-            found += _choices(earlier, parameter)
-        elif parameter.domain() != earlier.domain():
-            found.append(f"{name}: {_values(earlier)} became {_values(parameter)}")
-        if earlier is not None:
-            found += _default_and_condition(earlier, parameter)
+            found.append(f"{name} is new: {parameter!r}{count if parameter.has_default else ''}")
+        elif parameter != earlier:
+            found.append(f"{earlier!r} became {parameter!r}")
     found += [f"{name} was removed" for name in before.parameters if name not in after.parameters]
     old, new = ([str(c) for c in space.constraints] for space in (before, after))
     found += [f"constraint {text} was added" for text in new if text not in old]
@@ -121,33 +116,3 @@ def joined_range(before: NumberParameter, after: NumberParameter) -> Mapping[str
     if abs(cells - round(cells)) > TOLERANCE:
         step = None  # the grids differ
     return {"low": low, "high": high, "step": step}
-
-
-def _choices(before: Choice, after: Choice) -> list[str]:
-    parts = []
-    for words, some, others in (("added", after, before), ("left out", before, after)):
-        gone = ", ".join(repr(value) for value in some.choices if value not in others.choices)
-        parts += [f"{gone} {words}"] if gone else []
-    if before.ordered != after.ordered:
-        parts.append("ordered" if after.ordered else "no longer ordered")
-    return [f"{after.name}: {', '.join(parts)}"] if parts else []
-
-
-def _default_and_condition(before: Parameter, after: Parameter) -> list[str]:
-    both = (before, after)
-    defaults = [show(p.default) if p.has_default else "no default" for p in both]
-    conditions = [show(p.when) for p in both]
-    return [
-        f"{after.name}: its {word} changed from {old} to {new}"
-        for word, (old, new) in (("default", defaults), ("condition", conditions))
-        if old != new
-    ]
-
-
-def _values(parameter: Parameter) -> str:
-    if isinstance(parameter, Choice):
-        return show(list(parameter.choices))
-    fields = parameter.domain()
-    log = " on a log scale" if "log" in fields else ""
-    step = f" in steps of {fields['step']!r}" if "step" in fields else ""
-    return f"{fields['low']!r} to {fields['high']!r}{log}{step}"

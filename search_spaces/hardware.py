@@ -14,9 +14,15 @@ from typing import Any, Final
 
 PRECISIONS: Final = ("fp32", "tf32", "bf16", "fp16")
 
-TF32_CAPABILITY: Final = (8, 0)
-BF16_CAPABILITY: Final = (8, 0)
-FP16_CAPABILITY: Final = (5, 3)
+CAPABILITIES: Final = {"tf32": (8, 0), "bf16": (8, 0), "fp16": (5, 3)}  # of CUDA, at least
+_NEEDS: Final = {
+    "tf32": "a CUDA GPU of capability 8.0 or later",
+    "bf16": "a CUDA GPU that computes in bfloat16, or a CPU that torch can autocast to bfloat16",
+    "fp16": "a CUDA GPU of capability 5.3 or later, or a CPU that torch can autocast to float16",
+    "nccl": "torch built with NCCL and a CUDA GPU",
+    "mpi": "torch built with MPI",
+    "gloo": "torch built with distributed support",
+}
 
 
 @dataclass(frozen=True)
@@ -93,30 +99,15 @@ class Hardware:
         """Why a precision cannot be used here; None if it can."""
         if precision in self.precisions:
             return None
-        needs = {
-            "tf32": "needs a CUDA GPU of capability "
-            f"{TF32_CAPABILITY[0]}.{TF32_CAPABILITY[1]} or later",
-            "bf16": "needs a CUDA GPU that computes in bfloat16, "
-            "or a CPU that torch can autocast to bfloat16",
-            "fp16": "needs a CUDA GPU of capability "
-            f"{FP16_CAPABILITY[0]}.{FP16_CAPABILITY[1]} or later, "
-            "or a CPU that torch can autocast to float16",
-        }
         gpus = ", ".join(f"{g.name} ({g.capability[0]}.{g.capability[1]})" for g in self.gpus)
         here = f"here: {gpus}" if gpus else "this machine has no CUDA GPU"
-        return f"{needs.get(precision, 'is not known')}; {here}"
+        return f"needs {_NEEDS.get(precision, 'what is not known')}; {here}"
 
     def lacks_backend(self, backend: str) -> str | None:
         """Why a communication backend cannot be used here; None if it can."""
         if backend in self.backends:
             return None
-        needs = {
-            "nccl": "needs torch built with NCCL and a CUDA GPU",
-            "mpi": "needs torch built with MPI",
-            "gloo": "needs torch built with distributed support",
-        }
-        here = ", ".join(self.backends) or "no backend"
-        return f"{needs.get(backend, 'is not known')}; here: {here}"
+        return f"needs {_NEEDS[backend]}; here: {', '.join(self.backends) or 'no backend'}"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data; the inverse is `from_dict`."""
@@ -185,7 +176,7 @@ def _gpus() -> tuple[Gpu, ...]:
     for index in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(index)
         capability = (int(properties.major), int(properties.minor))
-        native = capability >= BF16_CAPABILITY or torch.version.hip is not None
+        native = capability >= CAPABILITIES["bf16"] or torch.version.hip is not None
         found.append(Gpu(str(properties.name), int(properties.total_memory), capability, native))
     slices = os.environ.get("CUDA_VISIBLE_DEVICES", "").count("MIG-")
     # CUDA shows a process one slice of a GPU, however many are named; each worker gets its own.
@@ -197,9 +188,9 @@ def _gpu_precisions(gpus: tuple[Gpu, ...], cuda: bool) -> tuple[str, ...]:
     weakest = min(gpu.capability for gpu in gpus)
     able = {
         "fp32": True,
-        "tf32": cuda and weakest >= TF32_CAPABILITY,
+        "tf32": cuda and weakest >= CAPABILITIES["tf32"],
         "bf16": all(gpu.bf16 for gpu in gpus),
-        "fp16": weakest >= FP16_CAPABILITY,
+        "fp16": weakest >= CAPABILITIES["fp16"],
     }
     return tuple(name for name in PRECISIONS if able[name])
 

@@ -215,18 +215,10 @@ class Parameter(ABC):
         return data
 
     def __repr__(self) -> str:
-        fields = self.domain()
-        places = [fields.pop(key) for key in ("low", "high", "choices") if key in fields]
-        parts = [repr(self.name), *map(_short, places)]
-        parts += [f"{key}={value!r}" for key, value in fields.items()]
-        parts += [f"default={self.default!r}"] if self.has_default else []
-        if self.when:
-            alone = {p: len(v) == 1 and not isinstance(v[0], tuple) for p, v in self.when.items()}
-            when = {p: v[0] if alone[p] else list(v) for p, v in self.when.items()}
-            parts.append(f"when={when!r}")
-        if self.affects != ALL:
-            parts.append(f"affects={{{', '.join(map(repr, sorted(self.affects)))}}}")
-        return f"{type(self).__name__}({', '.join(parts)})"
+        data = self.to_dict()
+        places = [data.pop(key) for key in ("name", "low", "high", "choices") if key in data]
+        more = [f"{key}={value!r}" for key, value in data.items() if key != "type"]
+        return f"{type(self).__name__}({', '.join([*map(_short, places), *more])})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Parameter) and self._text() == other._text()
@@ -268,7 +260,6 @@ class NumberParameter(Parameter):
         self.low, self.high = self._number("low", low), self._number("high", high)
         self.step = None if step is None else self._number("step", step)
         self.log = log
-        check(isinstance(log, bool), f"log of {show(name)} must be True or False, got {show(log)}")
         check(
             self.low <= self.high,
             f"low of {show(name)} must not be above high, got low={self.low!r}, "
@@ -287,9 +278,17 @@ class NumberParameter(Parameter):
         self._scale()
         super().__init__(name, default=default, when=when, affects=affects)
 
-    @abstractmethod
     def _number(self, which: str, value: Any) -> float:
         """A bound or a step; raises SpaceError unless it is a number of this kind."""
+        number, is_int = plain(value), self.kind == "int"
+        fits = isinstance(number, int if is_int else int | float) and not isinstance(number, bool)
+        rule = "an integer" if is_int else "a finite number"
+        hint = "; an Int has whole numbers within plus or minus 2**63 - 1" if is_int else ""
+        check(
+            fits and abs(number) <= (MAX_INT if is_int else sys.float_info.max),
+            f"{which} of {show(self.name)} must be {rule}, got {show(value)}{hint}",
+        )
+        return number if is_int else float(number)
 
     @abstractmethod
     def _scale(self) -> None:
@@ -356,16 +355,6 @@ class Float(NumberParameter):
 
     kind = "float"
     _noun = "a number"
-
-    def _number(self, which: str, value: Any) -> float:
-        number = plain(value)
-        check(
-            isinstance(number, int | float)
-            and not isinstance(number, bool)
-            and abs(number) <= sys.float_info.max,
-            f"{which} of {show(self.name)} must be a finite number, got {show(value)}",
-        )
-        return float(number)
 
     def _scale(self) -> None:
         self._count = 0  # of the values in steps
@@ -444,20 +433,6 @@ class Int(NumberParameter):
 
     kind = "int"
     _noun = "an integer"
-
-    def _number(self, which: str, value: Any) -> int:
-        number = plain(value)
-        hint = "; use Float for real numbers" if isinstance(number, float) else ""
-        check(
-            isinstance(number, int) and not isinstance(number, bool),
-            f"{which} of {show(self.name)} must be an integer, got {show(value)}{hint}",
-        )
-        check(
-            abs(number) <= MAX_INT,
-            f"{which} of {show(self.name)} must lie within plus or minus 2**63 - 1, "
-            f"got {show(value)}",
-        )
-        return int(number)
 
     def _scale(self) -> None:
         self.gap = self.step = self.step or 1

@@ -9,6 +9,7 @@ import difflib
 import importlib
 import inspect
 import pkgutil
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -61,11 +62,10 @@ class Registry(Generic[T]):
         if name in self._own():
             return name
         names = self.names()
-        if name not in names:
-            name = name.replace("-", self.separator).replace("_", self.separator)
-        if name not in names:
+        found = name if name in names else re.sub("[-_]", self.separator, name)
+        if found not in names:
             raise UsageError(f"unknown {self.noun} {name!r}: {nearest(name, names)}")
-        return name
+        return found
 
     def get(self, name: str) -> type[T]:
         """The class of that name.

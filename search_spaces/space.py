@@ -4,14 +4,13 @@ import json
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from .errors import SpaceError
 from .expressions import BoolArray, Expression, column, quoted
-from .other_tools import no_attribute
 from .parameters import Choice, Float, FloatArray, Parameter, Params, Value, parameter_from_dict
 from .plugins import nearest
 from .sampling import Sampler, connected_parts, enumerate_legal, neighbours, repaired
@@ -71,9 +70,6 @@ class Space:
             if parameter.when
         }
 
-    def __getattr__(self, name: str) -> NoReturn:
-        no_attribute(self, name)
-
     def active(self, params: Params) -> tuple[str, ...]:
         """Names of the active parameters, given the values of their parents; parents first."""
         off: set[str] = set()
@@ -132,20 +128,15 @@ class Space:
         others = {n: v for n, v in (rest or {}).items() if n in self.parameters}
         legal = {n: v for n, v in others.items() if self.parameters[n].legal(v)}
         found = self.complete({**legal, **known})
-        missing = [name for name in found if name not in known]
-        if whole and missing:
-            raise SpaceError(
-                f"{missing[0]} is active and needs a value, the configuration has none"
-            )
-        extra = [name for name in known if name not in found]
-        if extra and not surplus:
+        for name in found if whole else ():
+            check(name in known, f"{name} is active and needs a value, the configuration has none")
+        for name in () if surplus else [name for name in known if name not in found]:
             condition = " and ".join(
                 f"{parent} is {' or '.join(map(repr, values))}"
-                for parent, values in self.parameters[extra[0]].when.items()
+                for parent, values in self.parameters[name].when.items()
             )
             raise SpaceError(
-                f"{extra[0]} is active only when {condition}; leave it out, "
-                f"got {show(params[extra[0]])}"
+                f"{name} is active only when {condition}; leave it out, got {show(params[name])}"
             )
         for constraint in self.constraints:
             if not constraint.evaluate(found):

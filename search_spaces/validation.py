@@ -80,13 +80,12 @@ def number_of(text: str) -> int | float | None:
 
 def is_value(value: object) -> bool:
     """Whether it is None, a bool, an int, a finite float, UTF-8 text, or a tuple of these."""
-    if value is None or isinstance(value, tuple):
-        return value is None or all(map(is_value, value))
+    if isinstance(value, tuple):
+        return all(map(is_value, value))
     if isinstance(value, str):
         return value.isprintable() or not any("\ud800" <= c <= "\udfff" for c in value)
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return isinstance(value, bool | int)
+    is_finite = isinstance(value, float) and math.isfinite(value)
+    return value is None or isinstance(value, bool | int) or is_finite
 
 
 def show(value: object) -> str:
@@ -122,20 +121,15 @@ def checked_choices(name: object, choices: Any) -> tuple[Value, ...]:
     is_list = isinstance(choices, Iterable) and not isinstance(choices, str | bytes | Mapping | Set)
     check(is_list, f"choices of {show(name)} must be a list, got {show(choices)}")
     found = tuple(map(plain, choices))
-    check(found, f"choices of {show(name)} must not be empty; give at least one value")
-    first: dict[Hashable, int] = {}
-    for i, choice in enumerate(found):
-        check(
-            is_value(choice),
-            f"each choice of {show(name)} must be a bool, an int, a finite float, a string, "
-            f"None, or a list of these; got {show(choice)} ({type(choice).__name__})",
-        )
-        equal = found[first.setdefault(identity(choice), i)]
-        check(
-            first[identity(choice)] == i,
-            f"choices of {show(name)} must differ, got {show(equal)} and {show(choice)}, "
-            "which are equal; drop one",
-        )
+    check(
+        found and all(map(is_value, found)),
+        f"each choice of {show(name)} must be a bool, an int, a finite float, a string, None, or "
+        f"a list of these, and there must be one; got {show(choices)}",
+    )
+    check(
+        len({*map(identity, found)}) == len(found),
+        f"choices of {show(name)} must differ, got {show(choices)}; drop one",
+    )
     return found
 
 

@@ -32,7 +32,7 @@ LIGHT = (
     "automl.errors",
     "automl.core.goals",
     "automl.ledger",
-    "automl.core.snapshot",
+    "automl.core.state",
     "automl.core.spec",
     "automl.core.trial",
     "automl.suggesters.bayes",

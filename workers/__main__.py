@@ -66,7 +66,11 @@ def _train(name: str, arguments: Sequence[str]) -> int:
     if outcome.failure:
         print(f"{outcome.failure}: {outcome.message}", file=sys.stderr)
     elif given.export and outcome.ending is Ending.COMPLETED:
-        _export(assignment, outcome, Path(given.export))
+        kind, a = WORKLOADS.get(name), assignment
+        workload = kind(a.params, a.data, a.fixed, seed=a.seed)
+        files = export(workload, Path(a.folder), Path(given.export), outcome.metrics)
+        for file, content in files.items():
+            print(f"{Path(given.export) / file}: {content}", flush=True)
     return _STATUS[outcome.ending]
 
 
@@ -92,22 +96,23 @@ def _assignment(name: str, given: argparse.Namespace) -> Assignment:
     kind = WORKLOADS.get(name)
     space = kind.space(detect())
     params = dict(space.default() or {})
-    known = {**trainer_options(), **kind.defaults}
     data: dict[str, Any] = {}
     fixed: dict[str, Any] = {}
     for text in given.settings:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise UsageError(f"a setting is KEY=VALUE, got {text!r}")
-        if key.startswith("data."):
-            data[key.removeprefix("data.")] = _value(value)
-        elif key in space.parameters:
-            params[key] = _value(value)
-        elif key in known:
-            fixed[key] = _value(value)
+        key, equals, words = text.partition("=")
+        try:
+            value = json.loads(words)
+        except ValueError:
+            value = words
+        if equals and key.startswith("data."):
+            data[key.removeprefix("data.")] = value
+        elif equals and key in space.parameters:
+            params[key] = value
+        elif equals and key in (trainer_options().keys() | kind.defaults.keys()):
+            fixed[key] = value
         else:
             hint = nearest(key, [*space.parameters, *kind.defaults])
-            raise UsageError(f"unknown setting {key!r}: {hint}")
+            raise UsageError(f"a setting is KEY=VALUE, got {text!r}: {hint}")
     params = space.accept(params)
     kind.check(data, fixed)
     return Assignment(
@@ -127,17 +132,10 @@ def _assignment(name: str, given: argparse.Namespace) -> Assignment:
     )
 
 
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
 def _run(assignment: Assignment) -> Outcome:
     """Run it here, or on several processes; an interrupt asks it to pause."""
     requests: list[StopRequest] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: requests.append(StopRequest.PAUSE))
+    before = signal.signal(signal.SIGINT, lambda *_: requests.append(StopRequest.PAUSE))
 
     def requested() -> StopRequest | None:
         return requests[-1] if requests else None
@@ -154,14 +152,6 @@ def _run(assignment: Assignment) -> Outcome:
 def _print_report(report: Report) -> None:
     values = " ".join(f"{key}={value:.4g}" for key, value in sorted(report.metrics.items()))
     print(f"step {report.step} after {report.seconds:.1f} s: {values}", flush=True)
-
-
-def _export(assignment: Assignment, outcome: Outcome, target: Path) -> None:
-    kind = WORKLOADS.get(str(assignment.workload))
-    workload = kind(assignment.params, assignment.data, assignment.fixed, seed=assignment.seed)
-    files = export(workload, Path(assignment.folder), target, outcome.metrics)
-    for name, content in files.items():
-        print(f"{target / name}: {content}", flush=True)
 
 
 if __name__ == "__main__":

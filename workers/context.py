@@ -6,34 +6,27 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from search_spaces.errors import TrialFailure, UsageError
-from search_spaces.other_tools import no_attribute
 
-from .device.profiling import profiling
-from .failures import gigabytes
 from .files.folder import Folder
 from .functions.numbers import explained, numbers_of
 from .functions.suggesting import Asking, Suggesting
-from .protocol import CHECKPOINTS, WORK, Asked, Assignment, Params, Report, StopRequest
+from .protocol import CHECKPOINTS, Asked, Assignment, Params, Report, StopRequest
 
 if TYPE_CHECKING:
-    from .ranks.meeting import Meeting
+    from .ranks.process_group import Meeting
 
 # Keys of a saved state beside those of the user: what the prepared loop needs, and a state that is
 # no mapping.
 _LOOP: Final = "trial.prepare"
 _ALONE: Final = "trial.save"
 MEMORY_SECONDS: Final = 0.2  # between two looks at the memory in use
-
-
-def _not_prepared(*_: Any) -> NoReturn:
-    raise UsageError("trial.prepare works inside of a trial that `workers.run` runs")
 
 
 class Stopped(Exception):
@@ -69,7 +62,7 @@ class Context(Suggesting):
         self.message = ""  # of the outcome, unless the attempt fails
         self.pruned = False  # the objective has stopped its trial, and nobody had asked it to
         self._begun = time.monotonic()
-        self._process, self._sequence = os.getpid(), 0
+        self._sequence = 0
         self._lock = threading.Lock()  # an objective may report from several threads
         self._over = False
         self.reported: set[str] = set()  # names of metrics
@@ -78,17 +71,11 @@ class Context(Suggesting):
         self.checkpointed: Callable[[], None] = lambda: None  # call it after each checkpoint
         self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
         self.loop: Any = None  # workers.own_loop.loop.PreparedLoop, once `prepare` was called
+        self.preparing: Any = None  # workers.own_loop.prepare.prepare, while `workers.run` runs
         self.loop_state: Any = None  # what `restore` has read of it
-        self.preparing: Callable[..., Any] = _not_prepared
         self._memory_checked = 0.0
         a = self.assignment
         self.asking = Asking(a.asked, a.params, a.trial, a.seed, self._tell_asked)
-
-    def __getattr__(self, name: str) -> NoReturn:
-        no_attribute(self, name)
-
-    def __getitem__(self, name: str) -> NoReturn:
-        raise TypeError(f"a trial is no mapping: its parameters are in trial.params[{name!r}]")
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -117,16 +104,6 @@ class Context(Suggesting):
         _ = self.resumed  # asked before this attempt writes files
         (self.files / CHECKPOINTS).make()
         return self.folder / CHECKPOINTS
-
-    @property
-    def work_dir(self) -> Path:
-        """A folder for the files of a command; it exists, and is kept as long as checkpoints are.
-
-        Raises:
-            StoreError: a link or a pipe is in its place.
-        """
-        (self.files / WORK).make()
-        return self.folder / WORK
 
     @cached_property
     def resumed(self) -> bool:
@@ -184,7 +161,7 @@ class Context(Suggesting):
     def prepare(
         self,
         *objects: Any,
-        blocks: Sequence[str] | type = (),
+        blocks: Sequence[str] = (),
         tensor_plan: Mapping[str, str] | None = None,
         **options: Any,
     ) -> Any:
@@ -211,8 +188,8 @@ class Context(Suggesting):
         Args:
             objects: a model, an optimizer, a scheduler and a loader (any iterable of batches, whose
                 tensors have their rows in dim 0), in any order. Any may be left out.
-            blocks: names of the model's repeated modules (`"h.*"`), or their class; by default the
-                members of its module lists. `fsdp` and recomputation need them.
+            blocks: names of the model's repeated modules (`"h.*"`); by default the members of its
+                module lists. `fsdp` and recomputation need them.
             tensor_plan: for `tensor`: names of modules, with `*`, to "column", "row" or
                 "vocabulary"; see `workers.workload.ParallelPlan`.
             options: settings that are not tuned, such as `clip_norm=1.0` or `accumulation=2`. With
@@ -245,13 +222,6 @@ class Context(Suggesting):
             raise UsageError("trial.backward(loss) needs trial.prepare(model, ...) before")
         self.loop.backward(loss, weight)
 
-    def torchrun_variables(self) -> Mapping[str, str]:
-        """RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and what else torchrun sets, as texts.
-
-        All ranks must call it. Rank 0 keeps the port open until the attempt ends.
-        """
-        return self._meeting.variables()
-
     def barrier(self) -> None:
         """Wait until every rank of the trial has called this as often; returns at once for one.
 
@@ -270,25 +240,24 @@ class Context(Suggesting):
             yield
             return
         _ = self.resumed  # before another rank of this attempt writes files
-        variables = self.torchrun_variables()
-        from .ranks.process_group import process_groups_of  # imports torch
-
+        variables = self._meeting.variables()
+        before = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
         try:
-            with process_groups_of(variables):
-                yield
+            yield
         finally:
             self._meeting.leave()
+            for name, value in before.items():
+                os.environ.pop(name, None)
+                if value is not None:
+                    os.environ[name] = value
 
     @cached_property
     def _meeting(self) -> "Meeting":
-        from .ranks.meeting import Meeting  # imports torch
+        from .ranks.process_group import Meeting  # imports torch
 
-        return Meeting(
-            self.rank,
-            self.world_size,
-            self.rendezvous,
-            own_gpus=self.assignment.gpus > 0,
-        )
+        own_gpus = self.assignment.gpus > 0
+        return Meeting(self.rank, self.world_size, self.rendezvous, own_gpus=own_gpus)
 
     @property
     def number(self) -> int:
@@ -300,11 +269,6 @@ class Context(Suggesting):
         """Seed of everything random in this trial; the same in each of its attempts."""
         return self.assignment.seed
 
-    def note_failure(self) -> None:
-        """This rank has failed: of several ranks, the one that was first is the cause."""
-        if self.failed_at is None:
-            self.failed_at = time.time()
-
     def accept_stop(self, request: StopRequest | None) -> None:
         """Let the attempt end by this request; None if it ends by itself after all."""
         self.stop = request
@@ -314,17 +278,6 @@ class Context(Suggesting):
         if (request := self.stop_requested()) is not None:
             self.stop = request
             raise Stopped
-
-    def profile(self, num_steps: int = 3) -> AbstractContextManager[Callable[[], None]]:
-        """Trace some training steps with torch's profiler, for TensorBoard.
-
-        Example:
-            >>> with trial.profile() as step_ended:
-            ...     for step in range(100):
-            ...         train(step)
-            ...         step_ended()
-        """
-        return profiling(num_steps, self.files, self.rank)
 
     @explained
     def report(self, step: int, **metrics: Any) -> bool:
@@ -343,7 +296,7 @@ class Context(Suggesting):
         self.check_memory()
         if self.loop is not None:
             return bool(self.loop.report(step, metrics))
-        return self.send_report(step, metrics)
+        return self.emit(step, metrics)
 
     def should_prune(self) -> bool:
         """Whether the trial was asked to stop, as the answer of `report` says too."""
@@ -356,23 +309,21 @@ class Context(Suggesting):
                 a = self.assignment
                 self.send(Asked(a.trial, a.attempt, params, parameter, line))
 
-    def send_report(self, step: int, metrics: Mapping[str, Any]) -> bool:
-        """Like `report`, as it is, with the time of this attempt so far."""
-        return self.emit(step, metrics, time.monotonic() - self._begun)
-
     def close(self) -> None:
         """The attempt is over: reports of threads that it has left behind are ignored."""
         with self._lock:
             self._over = True
 
-    def emit(self, step: int, metrics: Mapping[str, float], seconds: float) -> bool:
-        """Like `report`, with the training seconds of this attempt, for a trainer with a clock."""
-        if os.getpid() != self._process:
-            raise RuntimeError(
-                "a process that the objective has forked cannot report: "
-                "report in the process that began the trial"
-            )
+    def emit(self, step: int, metrics: Mapping[str, Any], seconds: float | None = None) -> bool:
+        """Like `report`, as it is.
+
+        Args:
+            step: of the report.
+            metrics: by name.
+            seconds: of training in this attempt, by a trainer's clock; else since it began.
+        """
         numbers = numbers_of(metrics)
+        seconds = time.monotonic() - self._begun if seconds is None else seconds
         a = self.assignment
         if not -(2**63) <= step < 2**63:
             raise TrialFailure("crashed", f"a step must fit 64 bits, got {reprlib.repr(step)}")
@@ -394,7 +345,9 @@ class Context(Suggesting):
         if self.loop is not None:
             self.stop = self.loop.agreed(self.stop)
         elif self.assignment.torchrun and self.world_size > 1:
-            self.stop = self._agreed(self.stop)
+            # Rank 0's request, for all ranks: none must wait for one that has left.
+            answer = self._meeting.agree(self.stop or "")
+            self.stop = StopRequest(answer) if answer else None
         return self.stop is None
 
     def memory_exceeded(self) -> bool:
@@ -410,13 +363,8 @@ class Context(Suggesting):
         """Raise TrialFailure if the peak exceeds the limit, see `memory_exceeded`."""
         limit = self.assignment.limits.memory_bytes
         if limit is not None and self.memory_exceeded():
-            used, allowed = gigabytes(self.memory.bytes(), limit)
             raise TrialFailure(
                 "out_of_memory",
-                f"it has used {used}, and a rank may use {allowed} (resources.memory)",
+                f"it has used {self.memory.bytes() / 1e9:.2f} GB, and a rank may use "
+                f"{limit / 1e9:.2f} GB (resources.memory)",
             )
-
-    def _agreed(self, stop: StopRequest | None) -> StopRequest | None:
-        """Rank 0's request to stop, for all ranks: none must wait for one that has left."""
-        answer = self._meeting.agree(stop or "")
-        return StopRequest(answer) if answer else None

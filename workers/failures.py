@@ -24,7 +24,6 @@ import errno
 import os
 import re
 import reprlib
-import sys
 import traceback
 from pathlib import Path
 from typing import Any, Final
@@ -61,21 +60,15 @@ DISK_WORDS = (
 
 def failure_of(error: BaseException) -> tuple[str, str]:
     """The kind of failure of an exception, and one line that describes it."""
-    whole = text_of(error)
-    line = one_line(error)
-    about_memory = any(word in whole.lower() for word in MEMORY_WORDS)
-    match error:
-        case TrialFailure():
-            return error.kind, bounded(whole)
-        case MemoryError():
-            return "out_of_memory", line
-        case RuntimeError() if is_torch_out_of_memory(error):
-            return "out_of_memory", line
-        case RuntimeError() | OSError() if about_memory:
-            return "out_of_memory", line
-        case FloatingPointError() | OverflowError() | ZeroDivisionError():
-            return "non_finite", line
-    return "crashed", line
+    whole, line = text_of(error), one_line(error)
+    if isinstance(error, TrialFailure):
+        return error.kind, bounded(whole)
+    about_memory = any(word in whole.lower() for word in MEMORY_WORDS)  # also of CUDA's libraries
+    if isinstance(error, MemoryError) or (
+        about_memory and isinstance(error, RuntimeError | OSError)
+    ):
+        return "out_of_memory", line
+    return ("non_finite" if isinstance(error, ArithmeticError) else "crashed"), line
 
 
 def text_of(error: BaseException) -> str:
@@ -122,29 +115,6 @@ def raised_at(shown: str) -> str:
         if not file.startswith(_OURS) and not any(place in file for place in _LIBRARIES)
     ]
     return next((f"{Path(file).name}:{line}" for file, line in (own or frames)[-1:]), "")
-
-
-def is_torch_out_of_memory(error: BaseException) -> bool:
-    """Whether torch has raised it for want of GPU memory.
-
-    Its allocator raises OutOfMemoryError. CUDA itself, such as at the creation of a context, raises
-    an AcceleratorError or a RuntimeError, and so does a library that has no room for its workspace.
-    """
-    torch = sys.modules.get("torch")
-    if torch is None or isinstance(error, torch.OutOfMemoryError):
-        return torch is not None
-    text = text_of(error).lower() if isinstance(error, RuntimeError) else ""
-    of_gpu = any(word in text for word in ("cuda", "cublas", "cudnn", "nccl", "hip"))
-    return of_gpu and any(word in text for word in MEMORY_WORDS)
-
-
-def gigabytes(more: float, less: float) -> tuple[str, str]:
-    """Two amounts of bytes in GB, in as many digits as tell them apart, at least two."""
-    for digits in range(2, 10):
-        found = (f"{more / 1e9:.{digits}f} GB", f"{less / 1e9:.{digits}f} GB")
-        if found[0] != found[1]:
-            break
-    return found
 
 
 def is_disk_full(error: BaseException | None) -> bool:

@@ -8,6 +8,7 @@ a duplicate is recognised.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import IO, Any, Final, Literal
 
 from search_spaces.errors import UsageError
@@ -16,6 +17,7 @@ from workers.files.folder import Folder
 Value = bool | int | float | str | tuple[Any, ...] | None
 Params = Mapping[str, Value]
 Metrics = Mapping[str, float]
+_DIRECTIONS: Final = (None, "minimize", "maximize")
 _ASPECTS: Final = ("quality", "speed", "memory", "quality and speed")
 LOGS: Final = "logs"  # folder of a trial's logs, in its own
 CHECKPOINTS: Final = "checkpoints"  # folder of a trial's checkpoints, in its own
@@ -42,17 +44,12 @@ class Metric:
     aspect: Literal["quality", "speed", "memory", "quality and speed"] = "quality"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise UsageError(f"a metric's name is a text, got {self.name!r:.100}")
-        if self.direction not in (None, "minimize", "maximize"):
+        named = isinstance(self.name, str) and self.name != ""
+        if not named or self.direction not in _DIRECTIONS or self.aspect not in _ASPECTS:
             raise UsageError(
-                f"the direction of metric {self.name!r} is 'minimize', 'maximize' or None, "
-                f"got {self.direction!r:.100}"
-            )
-        if self.aspect not in _ASPECTS:
-            raise UsageError(
-                f"the aspect of metric {self.name!r} is one of {', '.join(map(repr, _ASPECTS))}, "
-                f"got {self.aspect!r:.100}"
+                f"a metric has a name, a direction ({', '.join(map(repr, _DIRECTIONS))}) and an "
+                f"aspect ({', '.join(map(repr, _ASPECTS))}), got {self.name!r:.100}, "
+                f"{self.direction!r:.100}, {self.aspect!r:.100}"
             )
 
     @property
@@ -180,12 +177,14 @@ class Assignment:
         settings = " ".join(
             f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in self.params.items()
         )
-        return _printable(f"{self.sweep}/{self.trial}.{self.attempt} {settings}")
+        text = f"{self.sweep}/{self.trial}.{self.attempt} {settings}"
+        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
     @property
     def files(self) -> Folder:
         """The trial's folder, to be opened without following links."""
-        return Folder.below(self.store or self.folder, self.folder)
+        root = self.store or self.folder
+        return Folder(root, *Path(self.folder).relative_to(root).parts)
 
 
 @dataclass(frozen=True)
@@ -252,7 +251,6 @@ class Outcome:
         exit_status: of a process that has ended by itself; below 0 the signal that ended it.
         exception: class of the exception that the objective raised; "" if it raised none.
         raised_at: the line that raised it, such as `train.py:12`; of the user's code if possible.
-        node_kind: kind of the nodes on which the attempt ran; "" if it is unknown.
         held: a person has paused the trial, so only a person resumes it.
         pruned: the objective has stopped the trial by itself: it has no value.
         estimated_memory_bytes: of a rank, before the attempt; None if there was no estimate.
@@ -275,7 +273,6 @@ class Outcome:
     exit_status: int | None = None
     exception: str = ""
     raised_at: str = ""
-    node_kind: str = ""
     held: bool = False
     pruned: bool = False
     estimated_memory_bytes: int | None = None
@@ -302,19 +299,6 @@ class Death:
     status: int | None = None
 
 
-@dataclass(frozen=True)
-class Heartbeat:
-    """A rank's sign of life.
-
-    Args:
-        idle_seconds: since its last step or report.
-        steps: number of its steps so far; a step ends when the rank polls for a stop request.
-    """
-
-    idle_seconds: float
-    steps: int
-
-
 def open_log(assignment: Assignment, rank: int) -> IO[str]:
     """The file that receives the output of a rank, opened to append a line at a time."""
     logs = assignment.files / LOGS
@@ -326,10 +310,6 @@ def open_log(assignment: Assignment, rank: int) -> IO[str]:
 def log_name(attempt: int, rank: int) -> str:
     """The name of that file, in the folder `LOGS` of the trial."""
     return f"attempt-{attempt}-rank-{rank}.log"
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def lost(

@@ -3,14 +3,21 @@
 torch is imported only if the attempt needs it: an objective that does not use it starts quickly.
 """
 
+import importlib.util
 import json
 import math
+import platform
+import random
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from typing import Any, Final
+
+import numpy as np
 
 from search_spaces.errors import StoreError, UsageError
 from search_spaces.hardware import memory_limit
@@ -46,16 +53,14 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         The outcome. Every exception but KeyboardInterrupt becomes a failure.
     """
     from .artifacts.mirror import ArtifactNotes, ArtifactsUnreachable, mirrored
-    from .device.seeds import prepared_libraries
 
     begun, a = time.monotonic(), context.assignment
     context.preparing = _prepare
     facts: dict[str, Any] = {}
     typed: dict[str, Any] = {}  # further fields of the outcome
     notes = ArtifactNotes()
-    unreachable = no_room = ""
     try:
-        with prepared_libraries(a.seed, a.threads, lambda torch: _set_up_gpu(context, torch)):
+        with _prepared_libraries(a.seed, a.threads, lambda torch: _set_up_gpu(context, torch)):
             context.files.make()
             with mirrored(context, notes):
                 context.files.check()
@@ -68,8 +73,14 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit and some errors of torch are no Exception
+        seconds = time.monotonic() - begun - notes.seconds
         metrics, ending = {}, Ending.FAILED
         failure, message = failure_of(error)
+        if isinstance(error, ArtifactsUnreachable):  # the trial is not to blame
+            return lost(a, str(error), seconds=seconds)
+        if is_disk_full(error):
+            message = f"{NO_ROOM}: {message}"
+            return lost(a, message, failure="preempted", seconds=seconds, cause=Cause.DISK)
         cause, status = getattr(error, "cause", None), getattr(error, "exit_status", None)
         known = isinstance(cause, Cause)  # of a command; another exception may have such a name too
         typed |= {"cause": cause, "exit_status": status} if known else {"cause": Cause.RAISED}
@@ -78,33 +89,23 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
             own = getattr(error, "shown_traceback", None)
             facts["traceback"] = traceback_of(error) if own is None else own
             typed["raised_at"] = raised_at(facts["traceback"])
-        if isinstance(error, ArtifactsUnreachable):
-            unreachable = str(error)
-        if is_disk_full(error):
-            no_room = message
     finally:
         context.close()
         _leave_loop(context, failed=True)
     seconds = time.monotonic() - begun - notes.seconds
-    if unreachable:  # the trial is not to blame
-        return lost(a, unreachable, seconds=seconds)
-    if no_room:
-        message = f"{NO_ROOM}: {no_room}"
-        return lost(a, message, failure="preempted", seconds=seconds, cause=Cause.DISK)
     peak = _peak(context, objective)
+    details = {str(key): _plain(value) for key, value in context.details.items()}
     facts |= context.memory.details() if context.memory else {}
-    details = _plain(context.details) | facts
-    message = notes.add_to(message)
     return Outcome(
         a.trial,
         a.attempt,
         ending,
         metrics,
         failure,
-        message,
+        notes.add_to(message),
         seconds,
         peak,
-        details,
+        details | facts,
         failed_at=context.failed_at,
         pruned=context.pruned,
         memory_limit_bytes=_room(context),
@@ -130,16 +131,12 @@ def _peak(context: Context, objective: Objective | None) -> int | None:
     return found
 
 
-def _plain(details: Any) -> dict[str, Any]:
-    """The details of a context as JSON data; a value that is none becomes its description."""
-    found: dict[str, Any] = {}
-    for key, value in dict(details).items() if isinstance(details, Mapping) else ():
-        name = key if isinstance(key, str) else described(key)
-        try:
-            found[name] = json.loads(json.dumps(value, default=described))
-        except Exception:  # such as a mapping that contains itself
-            found[name] = described(value)
-    return found
+def _plain(value: Any) -> Any:
+    """A value as JSON data; one that is none becomes its description."""
+    try:
+        return json.loads(json.dumps(value, default=described))
+    except Exception:  # such as a mapping that contains itself
+        return described(value)
 
 
 def combine(outcomes: Sequence[Outcome]) -> Outcome:
@@ -150,30 +147,23 @@ def combine(outcomes: Sequence[Outcome]) -> Outcome:
     """
     first = outcomes[0]
     failed = [outcome for outcome in outcomes if outcome.failure is not None]
-    peaks = [
-        outcome.peak_memory_bytes for outcome in outcomes if outcome.peak_memory_bytes is not None
-    ]
+    peaks = [outcome.peak_memory_bytes for outcome in outcomes]
     details = dict(first.details)
     if len(outcomes) > 1:
-        details["rank_peak_memory_bytes"] = [outcome.peak_memory_bytes for outcome in outcomes]
+        details["rank_peak_memory_bytes"] = peaks
         if "state_bytes" in details:
-            details["rank_state_bytes"] = [
-                outcome.details.get("state_bytes") for outcome in outcomes
-            ]
+            details["rank_state_bytes"] = [one.details.get("state_bytes") for one in outcomes]
     worst = min(failed, key=_place_among_causes, default=first)
     if "traceback" in worst.details:
         details["traceback"] = worst.details["traceback"]
-    seconds = max(outcome.seconds for outcome in outcomes)
-    peak = max(peaks, default=None)
-    metrics: Mapping[str, float] = {} if failed else first.metrics
     return replace(
         first,
         ending=worst.ending,
-        metrics=metrics,
+        metrics={} if failed else first.metrics,
         failure=worst.failure,
         message=worst.message,
-        seconds=seconds,
-        peak_memory_bytes=peak,
+        seconds=max(outcome.seconds for outcome in outcomes),
+        peak_memory_bytes=max((peak for peak in peaks if peak is not None), default=None),
         details=details,
         cause=worst.cause,
         exit_status=worst.exit_status,
@@ -207,13 +197,16 @@ def _set_up_gpu(context: Context, torch: Any) -> None:
     """Set the rank's device and its share of the memory; called once torch is loaded."""
     if not context.device.startswith("cuda"):
         return
-    from .device.gpu import memory_share, spills
+    from .device.peak_memory import CONTEXT_BYTES
 
     a = context.assignment
     torch.cuda.set_device(context.device)
     free, total = torch.cuda.mem_get_info(context.device)
-    limits = [limit for limit in (a.limits.memory_bytes, free if spills() else None) if limit]
-    share = memory_share(total, a.gpus, min(limits, default=None))
+    # Under WSL the driver puts what does not fit into main memory, where an attempt would crawl.
+    room = free if "microsoft" in platform.release().lower() else None
+    limits = [limit for limit in (a.limits.memory_bytes, room) if limit]
+    share = max(a.gpus - CONTEXT_BYTES / total, a.gpus / 2) if 0 < a.gpus < 1 else 1.0
+    share = min(share, *(limit / total for limit in limits), 1.0)
     torch.cuda.set_per_process_memory_fraction(share, context.device)
 
 
@@ -229,25 +222,21 @@ def _room(context: Context) -> int:
 
 
 def _run_measured(context: Context, objective: Objective | None) -> Any:
-    """Call the objective or workload, and measure its memory."""
-    from workers.device.peak_memory import ChildProcesses
+    """Call the objective or workload, and measure its memory.
 
+    A failure is noted before the other ranks can see it.
+    """
     from .device.peak_memory import PeakMemory
 
     context.memory = PeakMemory(context.device)
     # On a GPU the children are data loaders, or a program that nobody measures.
-    with nullcontext() if context.memory.on_gpu else ChildProcesses(context.memory):
-        return _call_beside_ranks(context, objective)
-
-
-def _call_beside_ranks(context: Context, objective: Objective | None) -> Any:
-    """Call the objective or workload; a failure is noted before the other ranks can see it."""
-    with context.meeting_ranks():
+    measured = nullcontext() if context.memory.on_gpu else context.memory.with_children()
+    with measured, context.meeting_ranks():
         try:
             return _call_target(context, objective)
         except BaseException:
             if context.world_size > 1:
-                context.note_failure()
+                context.failed_at = context.failed_at or time.time()
             raise
 
 
@@ -308,3 +297,56 @@ def _check_goals(context: Context, metrics: Mapping[str, float], result: Any) ->
         f"no metric {names} was reported; these were: {others}. "
         f"The objective returned {described(result)}. {what_to_return(a.goals)}",
     )
+
+
+@contextmanager
+def _prepared_libraries(
+    seed: int, threads: int, torch_loaded: Callable[[Any], None]
+) -> Iterator[None]:
+    """Inside, `random`, NumPy and torch have this seed, and torch this number of CPU threads.
+
+    Args:
+        seed: of all three.
+        threads: of torch on the CPU.
+        torch_loaded: called with torch once it is loaded and set up.
+    """
+
+    def set_up(torch: Any) -> None:
+        torch.manual_seed(seed)
+        torch.set_num_threads(max(1, threads))
+        torch_loaded(torch)
+
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    if torch := sys.modules.get("torch"):
+        set_up(torch)
+        yield
+        return
+    finder = _TorchFinder(set_up)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+class _TorchFinder(MetaPathFinder):
+    """Finds torch as usual, and sets it up right after its import."""
+
+    def __init__(self, set_up: Callable[[Any], None]) -> None:
+        self._set_up, self._asked = set_up, False
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if fullname != "torch" or self._asked:
+            return None
+        self._asked = True
+        spec = importlib.util.find_spec(fullname)  # by the other finders
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def load_and_set_up(module: Any) -> None:
+                load(module)
+                self._set_up(module)
+
+            spec.loader.exec_module = load_and_set_up  # type: ignore[method-assign]
+        return spec

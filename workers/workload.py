@@ -97,9 +97,7 @@ class Workload(ABC):
 
     def option(self, name: str) -> Any:
         """The value of an option; KeyError if it is not set and has no default."""
-        if name in self.params:
-            return self.params[name]
-        return self.fixed[name] if name in self.fixed else self.defaults[name]
+        return {**self.defaults, **self.fixed, **self.params}[name]
 
     def load_data(self) -> None:  # noqa: B027 (not every workload has data to share)
         """Load what attempts with this configuration share, into a cache of this process.
@@ -165,20 +163,11 @@ class Trainable(Workload):
     A batch is a mapping of tensors whose dim 0 is the batch. It is the same on every rank:
     data-parallel strategies take their rows of it, so that the number of ranks does not change the
     result.
-
-    Attributes:
-        outer: patterns of the names of the parameters of the first and the last layer, which some
-            optimizers (Muon) treat apart.
     """
-
-    outer: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def build_model(self) -> nn.Module:
-        """A new model in fp32 on the default device; its weights are a function of the seed.
-
-        Strategies that shard the model build it on the device "meta" too, which has no memory.
-        """
+        """A new model in fp32 on the default device; its weights are a function of the seed."""
 
     @abstractmethod
     def train_batches(self, epoch: int) -> Iterator[Batch]:
@@ -245,14 +234,7 @@ class SharedEvaluation(Trainable):
 
     Every rank evaluates one share of the validation examples on a model of its own, and rank 0
     combines what they return. A class that overrides `evaluate` is evaluated on rank 0 alone.
-
-    Attributes:
-        only_calls: whether `evaluate_share` uses the model by calling it alone, equally often for
-            every share. Then ranks that hold parts of the model call it together, and no rank ever
-            holds the whole.
     """
-
-    only_calls: ClassVar[bool] = False
 
     @abstractmethod
     def evaluate_share(

@@ -17,7 +17,7 @@ FAILED, USAGE, NO_SUCCESS, SHOULD_STOP, INTERRUPTED = 1, 2, 3, 10, 130
 # Under each heading of the help, the verbs: their modules, and what they do.
 HEADINGS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "Every day": {
-        "init": ("init", "Write a first configuration."),
+        "init": ("before", "Write a first configuration."),
         "sweep": ("sweep", "Run a sweep."),
         "resume": ("running", "Continue an interrupted sweep, or a paused trial."),
         "status": ("looking", "Show the progress of a sweep."),
@@ -46,7 +46,7 @@ HEADINGS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     },
     "Train the best again, use it elsewhere": {
         "confirm": ("running", "Train the best again: is their lead more than noise?"),
-        "ab": ("ab", "Is B better than A? Two programs."),
+        "ab": ("running", "Is B better than A? Two programs."),
     },
     "Run trials by programs of your own": {
         "ask": ("steering", "Get a trial to run elsewhere."),
@@ -54,11 +54,11 @@ HEADINGS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "mcp": ("mcp", "Serve a store to agents by the Model Context Protocol."),
     },
     "Before a sweep": {
-        "speed": ("speed", "Find the fastest settings that cannot change the result."),
+        "speed": ("before", "Find the fastest settings that cannot change the result."),
         "space": ("sweep", "Show the search space on this hardware."),
-        "launch": ("launch", "Run a sweep as a job of Slurm."),
-        "workloads": ("machine", "List the workloads, or fetch a data set."),
-        "doctor": ("machine", "Show what this machine can run."),
+        "launch": ("before", "Run a sweep as a job of Slurm."),
+        "workloads": ("before", "List the workloads, or fetch a data set."),
+        "doctor": ("before", "Show what this machine can run."),
     },
     "Care for a store": {
         "delete": ("steering", "Delete a sweep and its files."),

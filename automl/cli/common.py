@@ -148,17 +148,6 @@ def given_settings(options: Mapping[str, Any]) -> list[Any]:
     return [Override(path, options[name], f"--{name.replace('_', '-')}") for name, path in named]
 
 
-def given_limits(trials: str | None, budget: str | None) -> dict[str, Any]:
-    """The limits that `--trials` and `--budget` name, as fields of `Budget`."""
-    number = int(trials) if trials and trials.isascii() and trials.isdigit() else trials
-    given = {"trials": ("--trials", number), "time": ("--budget", budget)}
-    return {
-        name: LIMITS[name].read(flag, value)
-        for name, (flag, value) in given.items()
-        if value is not None
-    }
-
-
 def opened(store: str, *, write: bool = False, create: bool = False) -> closing[Ledger]:
     """Open a store; leaving the context closes it."""
     if create:

@@ -1,6 +1,5 @@
 """The verbs that show sweeps. Those that print to the terminal load neither torch nor Ray."""
 
-import os
 import re
 import time
 from pathlib import Path
@@ -9,9 +8,8 @@ from typing import Any, Final
 import click
 from rich.text import Text
 
-from automl.core import Noted, Snapshot, Trial, TrialState, ranking
+from automl.core import Snapshot, Trial, TrialState, ranking
 from automl.core.arguments import duration
-from automl.core.spec import KEYS, SweepSpec
 from automl.core.text import (
     again,
     configuration,
@@ -69,27 +67,7 @@ def status(ledger: Ledger, sweep: str, as_json: bool) -> None:
     snapshot = ledger.snapshot(sweep)
     if as_json:
         return emit(status_object(snapshot))
-    draw(SweepView(snapshot, height=24), width=100)
-    if snapshot.spec is None:
-        return None
-    say(_settings(snapshot.spec))
-    if snapshot.spec.explored is not None:
-        for event in ledger.events(sweep):
-            if isinstance(event, Noted) and event.kind == "space":
-                say(f"the space was changed: {event.message}")
-    return None
-
-
-def _settings(spec: SweepSpec) -> str:
-    """How a sweep searches and where it runs, also as far as it was not said: in a line."""
-    options = {"suggester": spec.suggester_options, "stopper": spec.stopper_options}
-    plugins = [
-        "  ".join(filter(None, [f"{kind} {getattr(spec, kind)}", configuration(found)]))
-        for kind, found in options.items()
-    ]
-    workers = spec.workers or KEYS["workers"].words
-    where = f"workers {workers}" + (f", {spec.dispatcher}" if spec.dispatcher else "")
-    return "; ".join([*map(str, spec.goals), *plugins, where, f"seed {spec.seed}"])
+    return draw(SweepView(snapshot, height=24), width=100)
 
 
 def status_object(snapshot: Snapshot) -> dict[str, object]:
@@ -327,9 +305,6 @@ def logs(ledger: Ledger, sweep: str, trial: int, rank: int, attempt: int | None)
     click.echo(printable(traceback, keep="\n\t"), nl=False)
 
 
-NICE: Final = 5  # controllers and trials on this machine go first
-
-
 @click.command()
 @newest_argument
 @output_option("SWEEP.html")
@@ -416,6 +391,4 @@ def studio(store: str, port: int) -> None:
         server = StudioServer(ledger, port, "" if store == STORE else store)
         say(server.address())
         say("Ctrl-C ends the studio, not the sweeps", err=True)
-        if hasattr(os, "nice"):
-            os.nice(NICE)
         server.run()

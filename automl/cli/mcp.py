@@ -29,9 +29,8 @@ INSTRUCTIONS: Final = (
     "Sweeps of trainings: list and read them, ask for trials and tell results. If you edit code, "
     "keep a change only if `ab` answers 'better': one better run proves nothing."
 )
-RECOMMENDED: Final = "recommended"  # a tool that returns this part of what `best` prints
 NEEDS: Final = {  # by tool, the flags that allow it
-    **dict.fromkeys(("list", "status", "trials", "best", RECOMMENDED), ""),
+    **dict.fromkeys(("list", "status", "trials", "best"), ""),
     **dict.fromkeys(("ask", "tell"), "--allow-write"),
     "ab": "--allow-write --allow-run",
 }
@@ -45,7 +44,7 @@ PROGRAMS: Final = {  # of `ab`, which stand after `--`
 
 
 def _verb(tool: str) -> click.Command:
-    found = cli.get_command(click.Context(cli), "best" if tool == RECOMMENDED else tool)
+    found = cli.get_command(click.Context(cli), tool)
     assert found is not None, "it is one of ours"
     return found
 
@@ -142,7 +141,7 @@ def server_of(store: str, allowed: str) -> Server[Any]:
         words = f"{verb.short_help}\n\n{verb.help}".replace("\b\n", "")
         return types.Tool(
             name=name,
-            description="Of `best`, only what is recommended." if name == RECOMMENDED else words,
+            description=words,
             input_schema=schema_of(verb),
             annotations=types.ToolAnnotations(read_only_hint=not NEEDS[name]),
         )
@@ -158,11 +157,10 @@ def server_of(store: str, allowed: str) -> Server[Any]:
                 raise UsageError(f"there is no tool {name[:100]!r}: {hint}")
             if name not in known:
                 raise UsageError(f"{name} is not allowed here: it needs automl mcp {NEEDS[name]}")
-            found = await run(words_of(known[name], params.arguments or {}, store))
+            found = json_data(await run(words_of(known[name], params.arguments or {}, store)))
         except AutomlError as error:
             text = types.TextContent(text=str(error))
             return types.CallToolResult(content=[text], is_error=True)
-        found = json_data(found[RECOMMENDED] if name == RECOMMENDED else found)
         text = types.TextContent(text=json.dumps(found, ensure_ascii=False))
         whole = found if isinstance(found, dict) else {"result": found}
         return types.CallToolResult(content=[text], structured_content=whole)

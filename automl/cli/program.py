@@ -69,17 +69,14 @@ def signature(spec: SweepSpec, *, create: bool = False) -> str:
     try:
         if create:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with suppress(FileExistsError), open(path, "xb", opener=_private) as file:
-                file.write(secrets.token_bytes(KEY_BYTES))
+            with suppress(FileExistsError):
+                path.touch(0o600, exist_ok=False)
+                path.write_bytes(secrets.token_bytes(KEY_BYTES))
         key = path.read_bytes()
     except OSError:
         return ""
     words = json.dumps([spec.folder, spec.command, spec.objective]).encode()
     return hmac.new(key, words, "sha256").hexdigest() if len(key) == KEY_BYTES else ""
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def signed(spec: SweepSpec, objective: str | None, *, typed: bool) -> SweepSpec:
@@ -186,14 +183,11 @@ def _load(path: Path) -> dict[str, Any]:
     Its folder becomes importable, as if Python ran the file. The module does not stay in
     `sys.modules`, so that its functions are sent to workers by value: they may not have the file.
     """
-    from automl.control.preflight import importing
-
     path = path.absolute()
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
     try:
-        with importing(path):
-            return runpy.run_path(str(path), run_name=path.stem)
+        return runpy.run_path(str(path), run_name=path.stem)
     except Exception as error:
         raise UsageError(
             f"--objective: {path} cannot be imported: {type(error).__name__}: {error}"

@@ -1,10 +1,12 @@
-"""Runs a sweep in this process: `resume`, `confirm`, and what `sweep` shares with them."""
+"""Runs a sweep in this process: `resume`, `confirm`, `ab`, and what `sweep` shares with them."""
 
 import os
+import secrets
 import time
-from collections.abc import Callable, Mapping
-from contextlib import chdir, nullcontext
+from collections.abc import Callable
+from contextlib import chdir, closing, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,8 +15,8 @@ import click
 from automl import sweeps
 from automl.config import load
 from automl.config.overrides import plain_changes, read_changes
-from automl.control.signals import SafeEnd
-from automl.core import Snapshot, SweepSpec, TrialState
+from automl.control.shutdown import SafeEnd
+from automl.core import Goal, Snapshot, SweepSpec, TrialState
 from automl.core.resources import checked_budget
 from automl.core.text import Typed, number, told_how_to_resume, why_early
 from automl.errors import AutomlError, UsageError
@@ -25,19 +27,23 @@ from automl.report.console import console
 from automl.report.summary import print_summary
 from automl.report.terminal_view import view
 from automl.workflows import steering
-from automl.workflows.confirm import chosen, derived, missing, next_runs, prepare
+from automl.workflows.ab import A, B, PairedTest, compare, of_commands
+from automl.workflows.confirm import chosen, derived, missing, prepare
 from automl.workflows.export import moved_to
 from search_spaces.change import changes
 from search_spaces.validation import show
-from workers.artifacts.location import read_location
+from workers.artifacts.copies import read_location
+from workers.command.command import EitherCommand
+from workers.command.printed_metrics import larger_is_better
+from workers.command.reports import compile_pattern
 
-from . import FAILED, INTERRUPTED, NO_SUCCESS
+from . import FAILED, INTERRUPTED, NO_SUCCESS, SHOULD_STOP
+from .before import printed_by
 from .common import (
     dispatching,
     draw,
     draw_table,
     emit,
-    given_limits,
     json_option,
     objective_option,
     opened,
@@ -78,9 +84,9 @@ def check_runnable(spec: SweepSpec, typed: Typed, program: Program | None, verb:
         from workers.workloads import WORKLOADS
 
         if typed.objective is not None or program is not None:
-            given = "--objective" if program is None else "the command after --"
             raise UsageError(
-                f"sweep {spec.name} tunes the workload {spec.workload}: leave {given} out"
+                f"sweep {spec.name} tunes the workload {spec.workload}: leave the function or the "
+                "command out"
             )
         WORKLOADS.get(spec.workload).check(spec.data, spec.fixed)
 
@@ -97,18 +103,6 @@ def wait_for_lost_controller(store: str, sweep: str) -> None:
             say(f"{sweep} seems to run; this command waits until its controller is gone", err=True)
         while time.monotonic() < deadline and ledger.snapshot(sweep).state == "running":
             time.sleep(LOOK_SECONDS)
-
-
-def dispatcher_of(spec: SweepSpec, given: str | None, *, agents: bool = True) -> str:
-    """The dispatcher to train with: the one that was typed, else the one that ran it last.
-
-    Args:
-        spec: of the sweep.
-        given: that was typed.
-        agents: whether agents may go on without being named; they ask for one sweep only.
-    """
-    last = spec.dispatcher if agents or spec.dispatcher != "agents" else ""
-    return given or last or "auto"
 
 
 def run_sweep(
@@ -130,7 +124,7 @@ def run_sweep(
         run_options: `dispatcher`, `ray_address` and `resume` of `automl.sweeps.run`.
     """
     again = typed.line(spec)
-    shown = nullcontext(_unseen) if as_json else view()
+    shown = nullcontext(lambda snapshot: None) if as_json else view()
     with SafeEnd(), told_how_to_resume(again), shown as show:
         snapshot = sweeps.run(
             spec, ledger=ledger, objective=objective, on_change=show, **run_options
@@ -141,16 +135,11 @@ def run_sweep(
             emit(status_object(snapshot))
         return _exit_status(snapshot)
     if summary:
-        again_run = confirmations.read(ledger, snapshot)
         space = (snapshot.spec or spec).known_space  # it may have grown
-        print_summary(console(), snapshot, space, typed, again_run)
+        print_summary(console(), snapshot, space, typed, confirmations.read(ledger, snapshot))
     elif snapshot.state == "interrupted":
         say(f"interrupted; continue with: {again}", err=True)
     return _exit_status(snapshot)
-
-
-def _unseen(snapshot: Snapshot) -> None:
-    """Show nothing."""
 
 
 def _exit_status(snapshot: Snapshot) -> int:
@@ -247,41 +236,35 @@ def continue_sweep(
     absolute = store if "://" in store else os.path.abspath(store)  # noqa: PTH100
     with opened(absolute, write=True) as ledger:
         stored = checked(ledger.spec(sweep))
-        changed = read_changes({} if config else plain_changes(overrides))
-        limits: Mapping[str, Any] = {**changed.budget, **given_limits(trials, budget)}
+        limits = {"trials": trials, "time": budget}
+        flags = [f"budget.{name}={text}" for name, text in limits.items() if text]
+        changed = read_changes(plain_changes([*([] if config else overrides), *flags]))
         spec = stored
         if config is not None:
             wanted = _read_again(config, overrides, stored, options)
         if wanted is not None:
             added = sum(trial.source == "added" for trial in ledger.trials(sweep))
             spec = _edited(stored, wanted, added)
-            limits = {} if config is None else limits
-        spec = replace(spec, budget=checked_budget(replace(spec.budget, **limits)))
+        if wanted is None or config is not None:
+            budget_now = replace(spec.budget, **changed.budget)
+            spec = replace(spec, budget=checked_budget(budget_now))
         spec = replace(spec, workers=changed.workers or spec.workers)
         if wanted is None:
             spec = spec.with_location("")
         spec = spec.with_location(read_location(artifacts)) if artifacts else spec
-        options["dispatcher"] = dispatcher_of(stored, options["dispatcher"])
+        options["dispatcher"] = options["dispatcher"] or stored.dispatcher or "auto"
         objective, program, is_typed = named(wanted or stored, objective, program)
         typed = replace(typed, objective=objective)
         same = all(getattr(spec, name) == getattr(stored, name) for name in _TAKEN)
-        same = same and not changed.space
-        if same and (why := why_finished(ledger.snapshot(sweep))):
+        if same and not changed.space and (why := why_finished(ledger.snapshot(sweep))):
             more = str(max(2 * len(ledger.trials(sweep)), 10))
             say(f"{sweep} is finished{why}: {typed.line(spec, '--trials', more)}", err=True)
             return 0
-        num, most = len(ledger.trials(sweep)), spec.budget.trials
-        if trials and most is not None and most <= num:
-            begun = f"{sweep} has {num} trials, and --trials {trials} counts them too"
-            say(f"{begun}: no new one begins; to run more, give --trials {2 * num}", err=True)
         runs = objective is not None or program is not None
         with chdir(cwd) if cwd is not None else nullcontext():
             if options["dispatcher"] != "agents":  # they know what to train
                 check_runnable(spec, typed, program, "resume")
                 spec = replace(spec, command="" if program is None else str(program))
-                if stored.command not in ("", spec.command):
-                    line = f"the sweep ran {stored.command}, and runs {spec.command} now: "
-                    say(f"{line}the results of both are compared", err=True)
                 if runs and cwd is None and not moved:
                     _check_folder(spec, typed)
             function = load_trained(spec, objective, program)
@@ -327,9 +310,8 @@ def why_finished(snapshot: Snapshot) -> str:
     early = why_early(snapshot)
     if snapshot.state != "finished" or (early and not succeeded):
         return ""
-    if early:
-        return f": {snapshot.reason}; to continue, raise --trials or --budget, or widen its space"
-    return "; to continue, raise --trials or --budget"
+    why = f": {snapshot.reason}" if early else ""
+    return f"{why}; to continue, raise --trials or --budget"
 
 
 def _edited(stored: SweepSpec, wanted: SweepSpec, added: int) -> SweepSpec:
@@ -371,20 +353,6 @@ def _edited(stored: SweepSpec, wanted: SweepSpec, added: int) -> SweepSpec:
 @click.option(
     "--top", type=whole(2), default=3, show_default=True, help="Number of configurations."
 )
-@click.option(
-    "--probability",
-    type=float,
-    metavar="P",
-    help="Add runs until the best is known with this probability.",
-)
-@click.option(
-    "--runs",
-    "most",
-    type=whole(2),
-    default=60,
-    show_default=True,
-    help="Most runs in all, with --probability.",
-)
 @json_option
 @objective_option
 @setting("artifacts")
@@ -394,8 +362,6 @@ def confirm(
     store: str,
     seeds: int,
     top: int,
-    probability: float | None,
-    most: int,
     objective: str | None,
     program: Program | None,
     artifacts: str | None,
@@ -404,8 +370,7 @@ def confirm(
 ) -> int:
     """Train the best configurations again with other seeds, to see whether the lead is noise.
 
-    They are the recommended one, the next ones and the best single trial. With --probability runs
-    are added, where they tell most, until the best is known with it.
+    They are the recommended one, the next ones and the best single trial.
 
     The runs are kept as the sweep SWEEP.confirm. `best` and `report` then show the result. If you
     run it again, only missing runs are trained.
@@ -414,40 +379,28 @@ def confirm(
     Examples:
       automl confirm nmt
       automl confirm nmt --seeds 5 --top 2
-      automl confirm nmt --probability 0.9 --runs 30
       automl confirm mine -- python train.py --lr={lr}
     """
-    if probability is not None and not 0 < probability < 1:
-        raise UsageError(f"--probability must be more than 0 and less than 1, got {probability:g}")
     with opened(store, write=True) as ledger:
         spec, snapshot = checked(ledger.spec(sweep)), ledger.snapshot(sweep)
         configurations = chosen(snapshot, spec.known_space, top)
         if not configurations:
             raise AutomlError(f"no trial of {sweep} has succeeded: there is nothing to confirm")
         runs = missing(ledger, sweep, configurations, seeds)
-        if runs or probability is not None:
+        if runs:
             typed = Typed(store, objective, options["ray_address"])
             objective, program, _ = named(spec, objective, program)
             typed = replace(typed, objective=objective)
             check_runnable(spec, typed, program, "confirm")
             function = load_trained(spec, objective, program)
             options |= {"summary": False, "resume": True, "as_json": as_json}
-            options["dispatcher"] = dispatcher_of(spec, options["dispatcher"], agents=False)
-        confirmation, counted = None, -1
-        while True:
-            if runs:
-                again = moved_to(derived(spec, confirmations.KIND, len(runs)), artifacts)
-                again = prepare(ledger, again, [trial.params for trial in runs])
-                if status := run_sweep(again, ledger, typed, function, **options):
-                    return status
-            confirmation = confirmations.read(ledger, ledger.snapshot(sweep))
-            if confirmation is None or probability is None:
-                break
-            goes_on = counted < confirmation.num_runs < most  # not if a run has no value
-            if confirmation.probability >= probability or not goes_on:
-                break
-            counted = confirmation.num_runs
-            runs = next_runs(confirmation, configurations)
+            last = spec.dispatcher.replace("agents", "")  # they ask for one sweep only
+            options["dispatcher"] = options["dispatcher"] or last or "auto"
+            again = moved_to(derived(spec, confirmations.KIND, len(runs)), artifacts)
+            again = prepare(ledger, again, [trial.params for trial in runs])
+            if status := run_sweep(again, ledger, typed, function, **options):
+                return status
+        confirmation = confirmations.read(ledger, ledger.snapshot(sweep))
     if confirmation is None:
         raise AutomlError(f"the best trial of {sweep} has changed meanwhile: confirm it again")
     if as_json:
@@ -471,3 +424,143 @@ def _print(confirmation: confirmations.Confirmation) -> None:
     columns = ["trial", "mean", "deviation", "failed", "runs"]
     draw_table(columns, rows, columns[:4])
     draw(f"\n{confirmation}")
+
+
+# is B better than A?
+
+EXITS: Final = {"better": 0, "worse": SHOULD_STOP, "no difference": SHOULD_STOP}
+
+
+class ABVerb(ProgramVerb):
+    """A verb with two commands; the second one is its `other`."""
+
+    parts = ("program", "other")
+    usage = "[-- COMMAND_A [ARG]...] [-- COMMAND_B [ARG]...]"
+
+
+@click.command(cls=ABVerb)
+@click.option(
+    "--metric",
+    metavar="NAME",
+    help="That the programs report or print.  [default: A is run for at most 20 s, to see what it "
+    "prints]",
+)
+@click.option("--maximize/--minimize", default=None, help="Whether a large value is good.")
+@click.option(
+    "--alpha",
+    type=float,
+    metavar="P",
+    default=0.05,
+    show_default=True,
+    help="Largest probability to call B better if it is not.",
+)
+@click.option(
+    "--effect",
+    type=float,
+    metavar="D",
+    default=1.0,
+    show_default=True,
+    help="Difference that must be found, with 90%: in standard deviations of the differences "
+    "between two runs with the same seed.",
+)
+@click.option(
+    "--runs",
+    type=whole(2, 100_000),
+    metavar="N",
+    help="Most runs, of both sides together.  [default: 60, more for a small effect]",
+)
+@click.option(
+    "--reports",
+    metavar="REGEX",
+    help="How the programs print the metric, with one group, such as 'loss (\\S+)'.",
+)
+@click.option(
+    "--seed",
+    type=whole(0, 2**31 - 1),
+    metavar="N",
+    help="Of the seeds of two programs.  [default: new ones each time]",
+)
+@store_option
+@json_option
+@dispatching()
+def ab(
+    alpha: float,
+    effect: float,
+    runs: int | None,
+    seed: int | None,
+    as_json: bool,
+    store: str,
+    program: Program | None,
+    dispatcher: str | None,
+    ray_address: str | None,
+    other: Program | None = None,
+    **options: Any,
+) -> int:
+    """Say whether the program B is better than A.
+
+    Both run in pairs that have the same seed (`{seed}`, AUTOML_SEED). It ends as soon as the answer
+    is sure enough, often after a dozen runs. The metric is read from AUTOML_REPORTS, or from lines
+    such as `METRIC 0.5`, `METRIC=0.5` or `METRIC: 0.5`. The runs are kept as a sweep.
+
+    \b
+    Examples:
+      automl ab --metric loss -- python a/train.py -- python b/train.py
+      automl ab --metric acc --maximize -- ./old --seed={seed} -- ./new --seed={seed}
+
+    Exit status: 0 if B is better, 10 if it is not, 3 if that is not known.
+    """
+    test = PairedTest(alpha, effect)
+    most = 2 * test.most_pairs if runs is None else runs
+    if program is None or other is None:
+        raise UsageError(
+            "compare two commands, as in automl ab -- python a/train.py -- python b/train.py"
+        )
+    goal, patterns = _goal(program, **options)
+    seed = secrets.randbelow(2**31) if seed is None else seed
+    spec = of_commands(goal, f"{program} {other}", patterns, seed)
+    both = {A: program, B: other}
+    commands: Any = {side: load_trained(spec, None, one) for side, one in both.items()}
+    with closing(Ledger.open(store, create=True)) as ledger:
+        run = partial(
+            sweeps.run,
+            ledger=ledger,
+            objective=EitherCommand(commands),
+            dispatcher=dispatcher or "auto",
+            ray_address=ray_address,
+            resume=True,
+        )
+        comparison, snapshot = compare(
+            *(ledger, spec, test, most, run), tell=lambda one: say(str(one), err=True)
+        )
+    if as_json:
+        emit(comparison.to_dict())
+    say(str(comparison), err=as_json)
+    if snapshot.state != "finished":
+        return INTERRUPTED
+    return EXITS.get(comparison.answer, NO_SUCCESS)
+
+
+def _goal(
+    program: Program, *, metric: str | None, maximize: bool | None, reports: str | None
+) -> tuple[Any, dict[str, str]]:
+    """The goal, and how the commands print its metric.
+
+    Raises:
+        UsageError: the metric, its direction or the expression is missing or wrong.
+    """
+    patterns = {}
+    if metric is None:
+        found = printed_by(program)
+        if not found or (len(found) > 1 and not found[0].of_validation):
+            names = ", ".join(one.name for one in found) or "none is known"
+            raise UsageError(f"name the metric with --metric, of those that A prints: {names}")
+        metric, patterns = found[0].name, {"step": found[0].step, found[0].name: found[0].pattern}
+    up = larger_is_better(metric) if maximize is None else maximize
+    if up is None:
+        raise UsageError(f"add --minimize or --maximize: which {metric} is good is not known")
+    if reports is not None:
+        patterns[metric] = reports
+    patterns = {name: text for name, text in patterns.items() if text}
+    for name, text in patterns.items():
+        compile_pattern(name, text)
+    return Goal.parse(f"{'maximize' if up else 'minimize'} {metric}"), patterns

@@ -5,12 +5,11 @@ from typing import Any, Final
 import click
 
 from automl.config.overrides import plain_changes, read_setting
+from automl.control.beginning import artifacts_of
 from automl.core import parse_duration
-from automl.core.text import Typed
 from automl.errors import FAILURE_KINDS, UsageError
 from automl.ledger import Ledger
-from automl.workflows import agents, steering
-from automl.workflows.export import location_to_delete
+from automl.workflows import steering
 
 from . import NO_SUCCESS, SHOULD_STOP
 from .common import (
@@ -20,7 +19,6 @@ from .common import (
     opened,
     read_by,
     say,
-    setting,
     store_option,
     sweep_argument,
     trial_option,
@@ -41,8 +39,7 @@ def _metrics(words: tuple[str, ...]) -> dict[str, float] | float:
     try:
         if len(words) == 1 and "=" not in words[0]:
             return float(words[0])
-        pairs = [text.split("=", 1) for text in words]
-        found = {name: float(value) for name, value in pairs}
+        found = {name: float(value) for name, value in (text.split("=", 1) for text in words)}
     except ValueError as error:
         given = " ".join(words)
         rule = "a metric is METRIC=NUMBER, such as loss=0.12"
@@ -79,7 +76,7 @@ def ask(ledger: Ledger, sweep: str, lease: float | None, agent: str, as_json: bo
 
     Exit status: 3 if the sweep has no more trials to give.
     """
-    answer = agents.ask(ledger, sweep, lease=lease, agent=agent)
+    answer = steering.ask(ledger, sweep, lease=lease, agent=agent)
     if as_json:
         emit(answer)
     if answer["trial"] is None:
@@ -88,8 +85,6 @@ def ask(ledger: Ledger, sweep: str, lease: float | None, agent: str, as_json: bo
     if not as_json:
         params = "  ".join(f"{name}={value}" for name, value in answer["params"].items())
         say(f"trial {answer['trial']}, attempt {answer['attempt']}: {params}")
-        seconds = f"{answer['lease_seconds']:g} s"
-        say(f"report or tell within {seconds}, or ask with a longer --lease", err=True)
     return None
 
 
@@ -135,7 +130,7 @@ def tell(
     """
     if given["step"] is not None and metrics == {}:
         raise UsageError("a report needs a metric, such as loss=0.12")
-    answer = agents.tell(ledger, sweep, trial, metrics, **given)
+    answer = steering.tell(ledger, sweep, trial, metrics, **given)
     if as_json:
         emit(answer)
     if "stop" in answer:
@@ -200,15 +195,12 @@ def enqueue(sweep: str, settings: tuple[str, ...], trial: int | None, store: str
       automl enqueue nmt --trial 12
     """
     with opened(store, write=True) as ledger:
-        spec = ledger.spec(sweep)
-        given = dict(read_setting(text, spec.space) for text in settings)
+        space = ledger.spec(sweep).space
+        given = dict(read_setting(text, space) for text in settings)
         found = steering.enqueue(ledger, sweep, given or None, trial)
-    number, limit = found["trial"], spec.budget.trials
+    number = found["trial"]
     shown = "  ".join(f"{name}={value}" for name, value in found["params"].items())
     say(f"{sweep} tries next: {shown}" if number is None else f"trial {number} waits: {shown}")
-    if number is not None and limit is not None and number >= limit:
-        command = Typed(store).line(spec, "--trials", str(number + 1))
-        say(f"the budget is used up; to run it: {command}", err=True)
 
 
 @click.command("set")
@@ -233,33 +225,26 @@ def set_(sweep: str, settings: tuple[str, ...], store: str) -> None:
     """
     with opened(store, write=True) as ledger:
         say(steering.change(ledger, sweep, plain_changes(settings)))
-        spec, state = ledger.spec(sweep), ledger.snapshot(sweep).state
-    if state != "running":
-        say(f"it holds after: {Typed(store).line(spec)}", err=True)
 
 
 @click.command()
 @sweep_argument
-@setting("artifacts")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @writes_store
-def delete(ledger: Ledger, sweep: str, artifacts: str | None, yes: bool) -> None:
+def delete(ledger: Ledger, sweep: str, yes: bool) -> None:
     """Delete a sweep with its trials, checkpoints and logs. A running sweep is refused.
 
-    Files outside of the store are deleted only if you name their place with --artifacts.
+    Files outside of the store stay: it says where they are.
 
     \b
-    Examples:
+    Example:
       automl delete nmt-2
-      automl delete nmt-2 --artifacts s3://bucket/sweeps
     """
-    elsewhere = location_to_delete(ledger.spec(sweep), artifacts)
+    elsewhere = artifacts_of(ledger.spec(sweep))
     if not yes:
         question = f"delete {sweep} with {len(ledger.trials(sweep))} trials and their files?"
         click.confirm(question, abort=True, err=True)
     ledger.delete(sweep)
-    if elsewhere is not None and artifacts is not None:
-        elsewhere.remove()
     say(f"deleted {sweep}")
-    if elsewhere is not None and artifacts is None:
+    if elsewhere is not None:
         say(f"its files at {elsewhere.location} stay: remove them there", err=True)

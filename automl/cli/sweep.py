@@ -8,15 +8,13 @@ from typing import Any
 import click
 
 from automl.config import Config, Override, load
-from automl.control.preflight import (
+from automl.control.beginning import (
     check_artifacts,
     check_store,
     existing_sweeps,
     goes_on,
-    lines_about_knobs,
     usual_stopper,
 )
-from automl.core import SweepSpec
 from automl.core.arguments import duration
 from automl.core.text import Typed, number, shell_line
 from automl.dispatch._make import choose_dispatcher
@@ -24,8 +22,7 @@ from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.ledger.database import refuse_password
 from automl.report.console import console, table
-from automl.suggesters.user_prior import UserPrior
-from automl.workflows.beginning import Beginning, begin
+from automl.workflows.beginning import begin
 from search_spaces import Choice, Float, Int
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter
@@ -97,7 +94,7 @@ def sweep(
     is_typed = options["objective"] is not None or program is not None
     loaded = _load(config, overrides, program, options)
     options |= {"dispatcher": loaded.spec.dispatcher, "ray_address": loaded.ray_address}
-    typed = _typed(loaded, options)
+    typed = Typed(loaded.store, options["objective"], options["ray_address"])
     options["objective"], program, _ = named(loaded.spec, options["objective"], program)
     objective = load_trained(loaded.spec, options["objective"], program)
     spec = loaded.spec
@@ -106,31 +103,39 @@ def sweep(
     if program is None and "resumable" not in loaded.named:
         spec = replace(spec, resumable=goes_on(objective))
     loaded = replace(loaded, spec=spec)
-    for note in [*loaded.notes, *lines_about_knobs(loaded.spec, objective)]:
+    for note in loaded.notes:
         say(note, err=True)
-    if options["resume"] and not options["dry_run"] and _exists(loaded):
-        return _continue(loaded, program, options)
+    name = loaded.spec.name
+    if options["resume"] and not options["dry_run"] and name in existing_sweeps(loaded.store):
+        wait_for_lost_controller(loaded.store, name)
+        return continue_sweep(
+            name,
+            loaded.store,
+            program=program,
+            artifacts=loaded.spec.artifacts,
+            moved=True,
+            wanted=loaded.spec,
+            **{key: options[key] for key in ("trials", "budget", "objective", *RUN_OPTIONS)},
+        )
     if options["dry_run"]:
-        checked = _checked(loaded.spec, program, options["objective"])
-        emit(loaded.spec.to_dict()) if options["as_json"] else _show(loaded, checked)
+        emit(loaded.spec.to_dict()) if options["as_json"] else _show(loaded)
         return None
     with closing(Ledger.open(loaded.store, create=True)) as ledger:
         spec = begin(
             ledger,
             signed(loaded.spec, options["objective"], typed=is_typed),
-            Beginning(loaded.prior),
+            loaded.prior,
             rename=options["name"] is None,
             tell=lambda text, _: say(text, err=True),
         )
-        name = spec.name
-        if name != loaded.spec.name:
-            say(f"{loaded.spec.name} is in use: this sweep is {name}", err=True)
+        if spec.name != name:
+            say(f"{name} is in use: this sweep is {spec.name}", err=True)
         if options["create"]:
             if options["as_json"]:
-                emit({"sweep": name, "store": loaded.store})
+                emit({"sweep": spec.name, "store": loaded.store})
             else:
-                asks = shell_line(["automl", "ask", name, *typed.location])
-                say(f"{name} is ready for agents: {asks}")
+                asks = shell_line(["automl", "ask", spec.name, *typed.location])
+                say(f"{spec.name} is ready for agents: {asks}")
             return None
         return run_sweep(
             spec.with_location(loaded.spec.artifacts),
@@ -140,34 +145,6 @@ def sweep(
             resume=True,  # it may begin with imported trials
             **{key: options[key] for key in RUN_OPTIONS},
         )
-
-
-def _exists(loaded: Config) -> bool:
-    return loaded.spec.name in existing_sweeps(loaded.store)
-
-
-def _continue(loaded: Config, program: Program | None, options: dict[str, Any]) -> int:
-    """Do what `automl resume` does, once a controller that was lost counts as dead.
-
-    What the configuration says now holds from here on, and is told; what cannot change is refused.
-    """
-    name = loaded.spec.name
-    wait_for_lost_controller(loaded.store, name)
-    given = {key: options[key] for key in ("trials", "budget", "objective", *RUN_OPTIONS)}
-    location = loaded.spec.artifacts
-    return continue_sweep(
-        name,
-        loaded.store,
-        program=program,
-        artifacts=location,
-        moved=True,
-        wanted=loaded.spec,
-        **given,
-    )
-
-
-def _typed(loaded: Config, options: dict[str, Any]) -> Typed:
-    return Typed(loaded.store, options["objective"], options["ray_address"])
 
 
 def _load(
@@ -192,10 +169,12 @@ def _load(
     refuse_password(loaded.store)
     check_store(loaded.store)
     check_artifacts(loaded.spec)
-    if options["name"] is not None and not options["resume"] and _exists(loaded):
+    name = loaded.spec.name
+    if options["name"] and not options["resume"] and name in existing_sweeps(loaded.store):
+        line = Typed(loaded.store, options["objective"], options["ray_address"]).line(loaded.spec)
         raise UsageError(
-            f"--name: there is a sweep named {loaded.spec.name!r} already; choose another name, "
-            f"or continue it: {_typed(loaded, options).line(loaded.spec)}"
+            f"--name: there is a sweep named {name!r} already; choose another name, "
+            f"or continue it: {line}"
         )
     if options["dispatcher"] and not options["ray_address"]:  # it is not the file's then
         loaded = replace(loaded, ray_address=None)
@@ -204,41 +183,26 @@ def _load(
     return replace(loaded, spec=begun)
 
 
-def _hardware_of(address: str, accelerator: str) -> Hardware:
-    from automl.dispatch.ray.nodes import cluster_hardware
+def _hardware_of(address: str) -> Hardware:
+    from automl.dispatch.ray.nodes import cluster_hardware  # it imports Ray
 
-    return cluster_hardware(address, accelerator)
-
-
-def _checked(spec: SweepSpec, program: Program | None, objective: str | None) -> str:
-    """What a dry run has checked, and what only a trial can show."""
-    metrics = ", ".join(goal.metric for goal in spec.goals)
-    what = "the program exists" if program else "the function can be loaded"
-    if spec.workload is not None:
-        return "checked: the configuration and its data"
-    if program is None and objective is None:
-        return "checked: the configuration; not what a trial runs, which was not named"
-    return f"checked: the configuration, and that {what}; not whether a trial reports {metrics}"
+    return cluster_hardware(address)
 
 
-def _show(config: Config, checked: str) -> None:
+def _show(config: Config) -> None:
     spec = config.spec
-    times = ("time", "worker_time")
     limits = {key: value for key, value in vars(spec.budget).items() if value is not None}
     budget = ", ".join(
-        f"{key} {duration(v) if key in times else f'{v:g}'}" for key, v in limits.items()
+        f"{key} {duration(v) if key.endswith('time') else f'{v:g}'}" for key, v in limits.items()
     )
     show_space(config)
-    goals = "; ".join(map(str, spec.goals))
     trained = spec.workload or ("a command" if spec.command else "an objective")
-    say(f"\nsweep {spec.name} of {trained}: {goals}")
+    say(f"\nsweep {spec.name} of {trained}: {'; '.join(map(str, spec.goals))}")
     say(
         f"budget: {budget or 'none, it runs until Ctrl-C'}; "
         f"suggester {spec.suggester}; store {config.store}"
     )
-    for name, prior in UserPrior(spec.space, spec.prior).by_name.items():
-        say(f"prior: {name} {prior}")
-    say(f"{checked}; nothing was created")
+    say("checked; nothing was created")
 
 
 @click.command()

@@ -6,7 +6,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
-from automl.control.plugins import Plugins
+from automl.control.beginning import Plugins
 from automl.core import Constraint, Goal, Resources, SweepSpec, parse_constraints, parse_goals
 from automl.core.arguments import NAME
 from automl.core.keys import choose
@@ -68,7 +68,7 @@ def load(
     overrides: Iterable[str | Override] = (),
     *,
     hardware: Hardware | None = None,
-    nodes: Callable[[str, str], Hardware] | None = None,
+    nodes: Callable[[str], Hardware] | None = None,
     objective: bool | None = False,
     command: str = "",
 ) -> Config:
@@ -78,8 +78,8 @@ def load(
         path: of a YAML file; None if the overrides say everything.
         overrides: `KEY=VALUE` texts with dotted keys; later ones win.
         hardware: to run on; None for this machine.
-        nodes: finds the hardware of the nodes of a cluster, by its address, with an accelerator (""
-            for all nodes), for a workload that is trained there; None if only this machine counts.
+        nodes: finds the hardware of the nodes of a cluster, by its address, for a workload that
+            is trained there; None if only this machine counts.
         objective: True if a function of the user is tuned, False if a workload is or what the
             configuration names, None for either.
         command: that is tuned instead, as it was typed; "" if none is.
@@ -115,7 +115,7 @@ class _Checker:
     document: dict[str, Any]
     given: Hardware | None
     command: str
-    nodes: Callable[[str, str], Hardware] | None
+    nodes: Callable[[str], Hardware] | None
     asks: bool = False  # the objective says the space as it runs
 
     @property
@@ -146,7 +146,7 @@ class _Checker:
                 None,
             )
             if kind == "ray" and address:
-                return self.nodes(address, self.slot.get("accelerator", ""))
+                return self.nodes(address)
         return self.given
 
     @cached_property

@@ -1,31 +1,207 @@
-"""Where a sweep comes from, and how its space changes: by a person, or as its trials ask."""
+"""How a sweep begins: checks, spec, plugins and artifacts; and how its space grows.
+
+The earlier sweeps that it learns from are recorded in its spec, so neither a resumed sweep nor an
+equal seed depends on what the store gets or loses later.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+import inspect
+import math
+import secrets
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from automl.core import SweepSpec, Trial, TrialState, arguments, parse_constraints, parse_goals
+from automl.core import (
+    Snapshot,
+    SweepSpec,
+    Trial,
+    TrialState,
+    arguments,
+    parse_constraints,
+    parse_goals,
+)
+from automl.core.arguments import NAME, check_name
 from automl.core.environment import describe
-from automl.core.keys import read_keys
+from automl.core.keys import PluginChoice, choose, read_keys
+from automl.core.ranking import value
 from automl.core.resources import local_gpus, slot_resources
-from automl.core.spec import KEYS
-from automl.errors import SpaceError, UsageError
-from automl.suggesters.user_prior import check_prior
+from automl.core.spec import KEYS, check_room, max_ranks
+from automl.core.text import shell_line
+from automl.dispatch import DISPATCHERS
+from automl.dispatch._make import local_slots
+from automl.dispatch.base import Dispatcher
+from automl.errors import SpaceError, StoreError, UsageError
+from automl.stopping import STOPPERS
+from automl.stopping.base import Stopper
+from automl.suggesters import SUGGESTERS
+from automl.suggesters.base import EarlierSweep, SearchContext, Suggester
+from automl.suggesters.domain import Domain
+from automl.suggesters.proposer import Proposer, make_suggester
+from automl.suggesters.queue import BackgroundSuggestionQueue, SuggestionQueue
+from automl.suggesters.user_prior import LIKE, check_prior
 from search_spaces import Space
 from search_spaces.change import changes, joined
 from search_spaces.learned import Asks, explains, is_same, learned, parameter_of, same_kind
 from search_spaces.plain import ambiguous, read_space
+from workers.artifacts.copies import NONE, SweepArtifacts, check_writable
+from workers.own_loop.knobs import mentions
 from workers.protocol import Asked, Metric
 
 from .journal import Journal
-from .plugins import Plugins, StopperLike, SuggesterLike
 
 if TYPE_CHECKING:
     from automl.ledger import Ledger
+
+
+MAX_RECORDED: Final = 100  # trials of a sweep
+
+
+def with_earlier(
+    ledger: Ledger, spec: SweepSpec, suggester: PluginChoice[Suggester] | None = None
+) -> SweepSpec:
+    """The spec of a new sweep with the trials of the earlier sweeps that its prior names.
+
+    Args:
+        suggester: of the sweep; None for the one that the spec names.
+
+    Raises:
+        UsageError: a sweep is unknown or teaches nothing, or the suggester would ignore it.
+    """
+    choice = suggester or choose(SUGGESTERS, spec.suggester)
+    learns = choice.kind(SUGGESTERS).uses_context
+    names = [one.removeprefix(LIKE) for one in spec.learns]
+    earlier = {name: _recorded(ledger.snapshot(name), spec) for name in names}
+    for name, table in earlier.items():
+        if not table["params"]:
+            raise UsageError(
+                f"{LIKE}{name}: the sweep has no successful trial with {spec.goals[0].metric} "
+                "and a parameter that is tuned here"
+            )
+    if earlier and not learns:
+        raise UsageError(
+            f"the suggester {choice.name!r} ignores earlier sweeps: leave like: out, or use 'bayes'"
+        )
+    return replace(spec, earlier=earlier)
+
+
+def sweeps_of(spec: SweepSpec) -> Sequence[EarlierSweep]:
+    """The earlier sweeps that a spec has recorded."""
+    return [
+        EarlierSweep(
+            name,
+            table["params"],
+            {
+                metric: [math.nan if one is None else float(one) for one in losses]
+                for metric, losses in table["losses"].items()
+            },
+        )
+        for name, table in spec.earlier.items()
+    ]
+
+
+def _recorded(snapshot: Snapshot, spec: SweepSpec) -> dict[str, Any]:
+    """Parameters, and the loss by each goal of the sweep, of the first successful trials."""
+    known = spec.space.parameters
+    rows = [
+        (
+            {name: v for name, v in trial.params.items() if name in known},
+            [value(trial, goal) for goal in spec.goals],
+        )
+        for trial in snapshot.trials
+    ]
+    rows = [row for row in rows if row[0] and row[1][0] is not None][:MAX_RECORDED]
+    return {
+        "params": [params for params, _ in rows],
+        "losses": {
+            goal.metric: [None if (one := v[i]) is None else goal.loss(one) for _, v in rows]
+            for i, goal in enumerate(spec.goals)
+        },
+    }
+
+
+SuggesterLike = str | Mapping[str, Any] | type[Suggester] | Suggester
+StopperLike = str | Mapping[str, Any] | type[Stopper] | Stopper
+
+
+@dataclass(frozen=True)
+class Plugins:
+    """The plugins that a sweep has chosen. An object of the user serves one sweep."""
+
+    suggester: PluginChoice[Suggester]
+    stopper: PluginChoice[Stopper]
+
+    @classmethod
+    def choose(cls, suggester: SuggesterLike, stopper: StopperLike) -> Plugins:
+        """What a user names in Python; raises UsageError if it cannot be understood."""
+        return cls(
+            choose(SUGGESTERS, suggester, Suggester),
+            choose(STOPPERS, stopper, Stopper),
+        )
+
+    @classmethod
+    def of(cls, spec: SweepSpec) -> Plugins:
+        """Those that a spec names."""
+        return cls(
+            choose(SUGGESTERS, {"name": spec.suggester, **spec.suggester_options}),
+            choose(STOPPERS, {"name": spec.stopper, **spec.stopper_options}),
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments of `SweepSpec`."""
+        return {
+            "suggester": self.suggester.name,
+            "suggester_options": self.suggester.options,
+            "stopper": self.stopper.name,
+            "stopper_options": self.stopper.options,
+        }
+
+    def make_suggester(self, spec: SweepSpec, name: str, domain: Domain) -> Suggester:
+        """The suggester of the sweep or, if `name` is another one's, that one (the fallback)."""
+        choice = self.suggester if name == self.suggester.name else name
+        context = _context(spec, domain)
+        return make_suggester(choice, spec.goals, spec.constraints, context, seed=spec.seed)
+
+    def make_queue(
+        self, spec: SweepSpec, kind: type[Dispatcher], note: Callable[[str], None]
+    ) -> SuggestionQueue:
+        """The queue of suggestions for a dispatcher of this kind.
+
+        Args:
+            note: called with a message when another suggester had to propose.
+        """
+        proposer = Proposer(
+            partial(self.make_suggester, spec),
+            spec.suggester,
+            Domain.of(spec),
+            prospects=spec.budget.until is not None,
+            replicates=spec.replicates,
+        )
+        queue = BackgroundSuggestionQueue if kind.suggests_ahead else SuggestionQueue
+        return queue(proposer, note=note)
+
+    def make_stopper(self, spec: SweepSpec, *, can_pause: bool) -> Stopper:
+        """The stopper of the sweep; raises UsageError if an option is out of its range."""
+        arguments: dict[str, Any] = {
+            "seed": spec.seed,
+            "space": spec.known_space,
+            "max_steps": spec.max_steps,
+            "can_pause": can_pause,
+        }
+        proposes = self.stopper.kind(STOPPERS).proposes
+        if proposes and self.suggester.kind(SUGGESTERS).uses_context:
+            arguments["context"] = _context(spec, Domain.of(spec))
+        return self.stopper.make(STOPPERS, spec.goals, spec.constraints, **arguments)
+
+
+def _context(spec: SweepSpec, domain: Domain) -> SearchContext:
+    return SearchContext(domain, spec.prior, spec.budget, earlier=sweeps_of(spec))
 
 
 def read_spec(
@@ -105,20 +281,18 @@ def create(
     *,
     rename: bool = False,
     described: bool = True,
-    facts: Mapping[str, Any] | None = None,
 ) -> SweepSpec:
     """Create a sweep: every way to begin one comes through here.
 
     Args:
         rename: a name that is in use gets "-2" or so; else it is refused.
         described: whether to record the environment.
-        facts: plain data to record beside it.
 
     Returns:
         The spec, under the name of the sweep in the ledger.
     """
     check_sweep(spec)
-    environment = {**(describe() if described else {}), **(facts or {})}
+    environment = describe() if described else {}
     return replace(spec, name=ledger.create_sweep(spec, environment, rename=rename))
 
 
@@ -217,3 +391,191 @@ class Growth:
 
 def _asks(trial: Trial) -> Asks:
     return Asks(trial.params, trial.asked or {}, trial.state is TrialState.COMPLETED)
+
+
+# What a function names if it goes on from what an earlier attempt has saved.
+_GOES_ON = (
+    *("restore", "resumed", "LightGBMCallback", "LightningCallback"),
+    *("TransformersCallback", "XGBoostCallback"),
+)
+
+
+def check_spec(
+    spec: SweepSpec,
+    dispatcher: str,
+    objective: Callable[[Any], Any] | None,
+    plugins: Plugins | None = None,
+) -> None:
+    """Raise UsageError if something is unknown or does not fit.
+
+    A plugin is imported only if that is needed.
+
+    Args:
+        plugins: the suggester and the stopper; None for those that the spec names.
+    """
+    check_name(spec.name)
+    plugins = plugins or Plugins.of(spec)
+    if plugins.stopper.options:
+        plugins.make_stopper(spec, can_pause=True)  # it checks the ranges of its options
+    for name in ("max_steps", "max_retries"):
+        KEYS[name].read(name, getattr(spec, name))
+    if plugins.suggester.name != KEYS["suggester"].default:
+        plugins.suggester.kind(SUGGESTERS)  # its package may not be installed
+    if spec.asked is not None and plugins.stopper.kind(STOPPERS).proposes:
+        raise UsageError(f"the stopper {spec.stopper!r} needs a space that is declared: give one")
+    check_artifacts(spec)
+    DISPATCHERS.require(dispatcher)
+    if dispatcher != "agents":  # they know what to train
+        _check_objective(spec, objective)
+        _check_ranks(spec, dispatcher)
+    named = spec.budget.until
+    if named and (len(spec.goals) > 1 or not plugins.suggester.kind(SUGGESTERS).predicts_gain):
+        raise UsageError(
+            f"a budget of {named} needs a single goal and a suggester that predicts gains, such as "
+            f"'bayes'; got {len(spec.goals)} goals and {spec.suggester!r}"
+        )
+
+
+def _check_objective(spec: SweepSpec, objective: Callable[[Any], Any] | None) -> None:
+    if spec.workload is None and objective is None:
+        raise UsageError(f"sweep {spec.name!r} runs your own objective: give it as `objective`")
+    if spec.workload is not None and objective is not None:
+        raise UsageError(
+            f"sweep {spec.name!r} runs the workload {spec.workload!r}: it takes no objective"
+        )
+    try:
+        taken = inspect.signature(objective) if objective else None
+    except (TypeError, ValueError):  # such as of a builtin function
+        return
+    try:
+        if taken:
+            taken.bind(None)
+    except TypeError:
+        name = getattr(objective, "__name__", type(objective).__name__)
+        raise UsageError(
+            f"an objective takes one argument, the trial, and reads its parameters from "
+            f"trial.params: def {name}(trial); got {name}{taken}"
+        ) from None
+
+
+def usual_stopper(objective: Callable[[Any], Any] | None, goals: Any) -> str:
+    """The stopper if none is named: `median` for a function that asks `trial.should_prune()`."""
+    prunes = objective is not None and mentions(objective, "should_prune")
+    return "median" if prunes and len(parse_goals(goals)) == 1 else "none"
+
+
+def goes_on(objective: Callable[[Any], Any] | None) -> bool:
+    """Whether a function goes on from its checkpoint, so that a stopper may pause its trials.
+
+    It does if it calls `trial.restore`, reads `trial.resumed` or uses one of our callbacks, which
+    keep checkpoints. Otherwise its attribute `resumable` says so.
+    """
+    said = getattr(objective, "resumable", None)
+    return mentions(objective, *_GOES_ON) if said is None else bool(said)
+
+
+def _check_ranks(spec: SweepSpec, dispatcher: str) -> None:
+    """Raise UsageError if the dispatcher cannot run as many ranks as a trial may have."""
+    most = max_ranks(spec)
+    if most > 1 and spec.workload is None and dispatcher == "inline":
+        raise UsageError(
+            f"the dispatcher 'inline' runs one rank of your objective, in this process, "
+            f"got ranks={spec.ranks!r}: choose 'local' or 'ray'"
+        )
+    if dispatcher == "ray" and spec.workers is not None:
+        check_room(spec, spec.workers.max)
+    elif dispatcher == "local" or spec.workers is not None:  # else Ray says how many slots it has
+        check_room(spec, local_slots(spec))
+
+
+def check_artifacts(spec: SweepSpec) -> None:
+    """Raise UsageError if artifacts cannot be written from this machine."""
+    if spec.artifacts not in ("", NONE) and not spec.received:
+        check_writable(spec.artifacts)
+
+
+def check_store(location: str, *, whole: bool = False) -> None:
+    """Raise StoreError if a store can be neither opened nor created; creates nothing.
+
+    Args:
+        whole: read all of it, with SQLite's own check and every checksum.
+    """
+    from automl.ledger import Ledger
+    from automl.ledger.database import NoStoreError, locate
+
+    try:
+        with closing(Ledger.open(location, readonly=True)) as ledger:
+            if whole:
+                ledger.check()
+        return
+    except NoStoreError:
+        file = locate(location)[1]
+    if file is None:
+        return  # the server answers; the first sweep creates its tables
+    folder = next(parent for parent in file.parents if parent.exists())
+    if not folder.is_dir():
+        raise StoreError(f"the store {location!r} cannot be made: {folder} is not a folder")
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise StoreError(
+            f"the store {location!r} cannot be made in {folder}: {error.strerror}"
+        ) from error
+
+
+def existing_sweeps(location: str) -> list[str]:
+    """Names of the sweeps in a store; none if it does not exist yet."""
+    from automl.ledger import Ledger
+    from automl.ledger.database import NoStoreError
+
+    try:
+        with closing(Ledger.open(location, readonly=True)) as ledger:
+            return [info.name for info in ledger.sweeps()]
+    except NoStoreError:
+        return []
+
+
+def artifacts_of(spec: SweepSpec) -> SweepArtifacts | None:
+    """The artifacts of a sweep; None if it keeps its files in its store."""
+    if spec.artifacts in ("", NONE) or not spec.artifacts_folder:
+        return None
+    if not NAME.fullmatch(spec.artifacts_folder):
+        raise UsageError(
+            f"the ledger names {spec.artifacts_folder!r} as the sweep's folder of artifacts, which "
+            "is not a valid name: the ledger was changed by somebody else"
+        )
+    return SweepArtifacts(spec.artifacts, spec.artifacts_folder)
+
+
+def check_repeated(stored: SweepSpec, given: str) -> None:
+    """Check that a person names the location that the ledger names: it may be a stranger's.
+
+    Args:
+        stored: from the ledger.
+        given: the location of this call; "" for none.
+
+    Raises:
+        UsageError: they differ.
+    """
+    kept = stored.artifacts
+    if kept in ("", NONE) or given in (kept, NONE):
+        return
+    other = f", not in {given}" if given else ""
+    raise UsageError(
+        f"the files of the sweep {stored.name} are in {kept}{other}. A location outside of the "
+        f"store is used only if you name it: add {shell_line(['--artifacts', kept])} "
+        f"(artifacts={kept!r} in Python); or go on without its files: --artifacts {NONE}"
+    )
+
+
+def with_artifacts(spec: SweepSpec, stored: SweepSpec) -> SweepSpec:
+    """The spec with the sweep's own folder at its location, which is new for a new sweep.
+
+    Raises:
+        UsageError: the sweep has its files at another location, or only the ledger names it.
+    """
+    check_repeated(stored, "" if spec.received else spec.artifacts)
+    if spec.artifacts in ("", NONE):
+        return replace(spec, artifacts_folder=stored.artifacts_folder)
+    folder = stored.artifacts_folder or f"{spec.name[:50]}-{secrets.token_hex(6)}"
+    return replace(spec, artifacts_folder=folder)

@@ -1,21 +1,33 @@
-"""The loop of a sweep, and how it ends: poll, apply, decide, append, act, fill."""
+"""The loop of a sweep, and how its parts are wired: poll, apply, decide, append, act, fill."""
 
-from collections.abc import Callable
-from typing import Final
+from __future__ import annotations
 
-from automl.core import Trial, TrialState
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from typing import Any, Final
+
+from automl.core import Snapshot, SweepEvent, SweepSpec, Trial, TrialState, ranking
+from automl.core.trial import without_held
+from automl.dispatch._make import has_own_gpus
+from automl.dispatch.agents import AgentsDispatcher
 from automl.dispatch.base import Dispatcher
+from automl.dispatch.gpus import GpuLocks
+from automl.errors import StoreError, StoreFailure, UsageError
+from automl.ledger import Hold, Ledger
+from automl.ledger.database import HeldError
 from automl.stopping.base import Stopper
-from workers.protocol import Asked, Event, Outcome, Report, StopRequest
+from workers.artifacts.copies import SweepArtifacts
+from workers.files.folder import Folder
+from workers.protocol import DISPOSABLE, Asked, Event, Outcome, Report, StopRequest
 
-from .artifacts import CheckpointCleanup
-from .beginning import Growth
-from .gpu_share import GpuShare
+from .beginning import Growth, Plugins, artifacts_of, with_artifacts, with_known_space
 from .journal import COMMIT_SECONDS, Journal
-from .memory_guard import MemoryGuard
+from .machine import MemoryGuard, lock_gpus, visible
 from .outcomes import ended
-from .scheduler import Scheduler
-from .shutdown import Shutdown
+from .scheduler import Assigner, Scheduler
+from .shutdown import Shutdown, StopSignals
 from .steering import Requests
 
 MIN_POLL_SECONDS: Final = 0.005  # also while a free slot waits for a suggestion
@@ -30,7 +42,6 @@ class Controller:
         shutdown: decides when and how the sweep ends.
         stopper: decides after each report.
         guard: adds the estimated memory to outcomes.
-        gpus: leased before the dispatcher is made.
         checkpoints: cleans up after each attempt.
         requests: of agents and people.
         growth: keeps the space that trials ask for.
@@ -43,7 +54,6 @@ class Controller:
         shutdown: Shutdown,
         stopper: Stopper,
         guard: MemoryGuard,
-        gpus: GpuShare,
         checkpoints: CheckpointCleanup,
         requests: Requests,
         growth: Growth,
@@ -53,7 +63,6 @@ class Controller:
         self._shutdown = shutdown
         self._stopper = stopper
         self._guard = guard
-        self._gpus = gpus
         self._checkpoints = checkpoints
         self._requests = requests
         self._growth = growth
@@ -71,18 +80,16 @@ class Controller:
         dispatcher: Dispatcher | None = None
         try:
             self._scheduler.prepare()
-            if self._gpus.acquire(journal, shutdown):
-                with self._gpus.visible():
-                    dispatcher = start()
-                journal.attach(dispatcher)
-                while True:
-                    shutdown.check()  # decide whether the sweep ends
-                    self._scheduler.fill()  # and which trials begin
-                    self._requests.serve(self._take_in)
-                    journal.flush()  # append, then act
-                    if self._is_over():
-                        break
-                    dispatcher.poll(self._handle, self._timeout())  # apply, and decide
+            dispatcher = start()
+            journal.attach(dispatcher)
+            while True:
+                shutdown.check()  # decide whether the sweep ends
+                self._scheduler.fill()  # and which trials begin
+                self._requests.serve(self._take_in)
+                journal.flush()  # append, then act
+                if self._is_over():
+                    break
+                dispatcher.poll(self._handle, self._timeout())  # apply, and decide
             shutdown.finish(self._scheduler.reason_for_none)
         except BaseException as error:
             state = "failed" if isinstance(error, Exception) else "interrupted"
@@ -131,7 +138,7 @@ class Controller:
         return self._journal.dispatcher.num_slots > 0 or self._scheduler.next_trial() is None
 
     def _timeout(self) -> float:
-        if self._scheduler.wants_proposals() or self._requests.waiting:
+        if self._scheduler.wants_proposals() or self._journal.state.requests:
             return MIN_POLL_SECONDS
         left = self._journal.state.use.seconds_left(self._journal.now)
         return min(self._journal.dispatcher.patience, max(left, MIN_POLL_SECONDS))
@@ -182,12 +189,7 @@ class Controller:
             return
         self._growth.follow(after)
         self._shutdown.end_after(after)
-        journal.then(lambda: self._clean_checkpoints(after))
-
-    def _clean_checkpoints(self, trial: Trial) -> None:
-        self._checkpoints.clean(trial, self._journal.trials)
-        for problem in self._checkpoints.problems():
-            self._journal.note("artifacts", f"checkpoints could not be deleted: {problem}")
+        journal.then(lambda: self._checkpoints.clean(after, journal.trials))
 
     def _on_report(self, trial: Trial) -> None:
         journal = self._journal
@@ -200,3 +202,239 @@ class Controller:
         if decision.action != "continue":
             journal.note(decision.action, decision.reason, trial.number)
             self._shutdown.stop_trial(trial, StopRequest(decision.action), decision.reason)
+
+
+class CheckpointCleanup:
+    """Deletes the checkpoints of failed and stopped trials, but of the best.
+
+    In the store at once; at the location of the sweep's artifacts in a thread, so nobody waits.
+
+    Args:
+        spec: of the sweep.
+        files: the sweep's folder.
+        artifacts: of the sweep; None if its trials keep their files in the store.
+    """
+
+    def __init__(
+        self, spec: SweepSpec, files: Folder, artifacts: SweepArtifacts | None = None
+    ) -> None:
+        self._spec = spec
+        self._files = files
+        self._artifacts = artifacts
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="automl-artifacts")
+        self._kept: set[int] = set()  # trials that have checkpoints, or may have some elsewhere
+
+    def clean(self, changed: Trial, trials: Sequence[Trial]) -> None:
+        """Clean up after an attempt of `changed`."""
+        if self._artifacts is not None or self._checkpoints(changed.number):
+            self._kept.add(changed.number)
+        over = {n for n in self._kept if trials[n].state in (TrialState.STOPPED, TrialState.FAILED)}
+        if over:
+            spec = self._spec
+            best = ranking.pareto(trials, spec.goals, spec.constraints)
+            for number in over - {trial.number for trial in best}:
+                self._delete(number)
+
+    def close(self) -> None:
+        """Wait for what is being deleted."""
+        self._thread.shutdown()
+
+    def _checkpoints(self, number: int) -> list[Folder]:
+        """The folders of a trial's checkpoints, and of other files that its command writes."""
+        folder = self._files / "trials" / str(number)
+        with contextlib.suppress(OSError, StoreError):  # a link is in its place
+            return [folder / name for name in folder.names() if name in DISPOSABLE]
+        return []
+
+    def _delete(self, number: int) -> None:
+        self._kept.discard(number)
+        with contextlib.suppress(OSError, StoreError):
+            for folder in self._checkpoints(number):
+                folder.remove()
+        if self._artifacts is not None:
+            self._thread.submit(self._artifacts.forget_checkpoints, number)
+
+
+NUM_STORED_SECONDS: Final = 20  # of the latest suggestions, in the status of each commit
+
+
+def conduct(
+    spec: SweepSpec,
+    ledger: Ledger,
+    kind: type[Dispatcher],
+    start: Callable[[], Dispatcher],
+    *,
+    on_change: Callable[[Snapshot], None] | None = None,
+    resume: bool = False,
+    local: bool = True,
+    plugins: Plugins | None = None,
+) -> Snapshot:
+    """Like `automl.sweeps.run`, on a dispatcher of this kind.
+
+    Args:
+        start: makes the dispatcher, while suggestions are already being made.
+        local: whether trials run on this machine.
+    """
+    plugins = plugins or Plugins.of(spec)
+    hold = ledger.hold(spec.name)
+    try:
+        state = hold.state
+        if state.trials and not resume:
+            raise UsageError(
+                f"sweep {spec.name!r} has run before: resume it, or choose another name"
+            )
+        journal = Journal(hold, lambda: hold.seconds)
+        spec = with_known_space(journal, with_artifacts(spec, state.spec))
+        hold.commit()
+        with (
+            StopSignals(interrupts=kind.serial) as signals,
+            _wired(
+                spec,
+                ledger,
+                hold,
+                kind,
+                plugins,
+                signals,
+                local=local,
+                on_change=on_change,
+            ) as (controller, snapshot),
+            closing(GpuLocks(spec.name)) as locks,
+        ):
+
+            def start_dispatcher() -> Dispatcher:
+                gpus: list[str] = []
+                if has_own_gpus(spec, kind, local=local):
+                    gpus = lock_gpus(spec, locks, journal.note, serial=kind.serial)
+                # to wait for room on a cluster may take a minute
+                with signals.raising(), visible(gpus):
+                    dispatcher = start()
+                signals.install()  # Ray has replaced the handlers
+                return dispatcher
+
+            controller.run(start_dispatcher)
+            return snapshot()
+        ledger.release(spec.name)  # else the sweep would seem to run
+        return ledger.snapshot(spec.name)  # after the second signal
+    except StoreError as error:
+        raise StoreFailure(str(error)) from error
+    except OSError as error:  # no space or inodes for a trial's folder, no more processes
+        raise StoreFailure(f"the system refuses what the sweep needs: {error}") from error
+    finally:
+        ledger.release(spec.name)
+
+
+def attend(ledger: Ledger, sweep: str, *, stop: str = "") -> bool:
+    """Hold a sweep without a controller for a moment, to answer the requests that wait.
+
+    Args:
+        stop: why the sweep ends now; "" if it goes on.
+
+    Returns:
+        False if another process holds the sweep.
+
+    Raises:
+        UsageError: its suggester or stopper is unknown here, such as a class of the user's own.
+    """
+    spec = ledger.spec(sweep)
+    plugins = Plugins.of(spec)
+    try:
+        hold = ledger.hold(sweep, brief=True)
+    except HeldError:
+        return False
+    try:
+        with (
+            closing(AgentsDispatcher()) as dispatcher,
+            _wired(
+                spec,
+                ledger,
+                hold,
+                AgentsDispatcher,
+                plugins,
+                StopSignals(),
+                local=True,
+                brief=True,
+            ) as (controller, _),
+        ):
+            finished = hold.earlier_state == "finished"
+            controller.attend(dispatcher, finished=finished, stop=stop)
+    finally:
+        ledger.release(sweep)
+    return True
+
+
+@contextmanager
+def _wired(
+    spec: SweepSpec,
+    ledger: Ledger,
+    hold: Hold,
+    kind: type[Dispatcher],
+    plugins: Plugins,
+    signals: StopSignals,
+    *,
+    local: bool,
+    on_change: Callable[[Snapshot], None] | None = None,
+    brief: bool = False,
+) -> Iterator[tuple[Controller, Callable[[], Snapshot]]]:
+    """A controller with all its parts, which end with the context; and the sweep as it is now."""
+    can_pause = spec.workload is not None or spec.resumable or kind.keeps_paused
+    stopper = plugins.make_stopper(spec, can_pause=can_pause)
+    files = ledger.files(spec.name)
+    # A controller for a moment trains nothing, so it uses no location that the ledger names.
+    artifacts = None if brief else artifacts_of(spec)
+    assigner = Assigner(spec, files, artifacts)
+    # While agents hold trials, time passes without a controller.
+    leases = (trial.lease.until for trial in hold.state.trials if trial.lease is not None)
+    seconds = hold.seconds + hold.absence(max(leases, default=0.0))
+
+    def status() -> dict[str, Any]:
+        """What is not in the events, for those who watch the sweep."""
+        at = suggestions.prospects[-1] if suggestions.prospects else None
+        return {
+            **journal.workers(),
+            "suggesting": suggestions.state,
+            "gain": at.gain if at else None,
+            "error": at.error if at else None,
+            "suggestion_seconds": tuple(suggestions.seconds)[-NUM_STORED_SECONDS:],
+            "brief": brief,
+        }
+
+    def snapshot(events: Sequence[SweepEvent] = ()) -> Snapshot:
+        shown = hold.state.closed if journal.closed else "running"
+        return Snapshot.of(hold.state, shown, journal.now, events=events, **status())
+
+    with (
+        closing(
+            plugins.make_queue(spec, kind, lambda message: journal.note("fallback", message))
+        ) as suggestions,
+        closing(MemoryGuard(spec, kind.estimates, local)) as guard,
+        closing(CheckpointCleanup(spec, files, artifacts)) as cleanup,
+    ):
+        journal = Journal(
+            hold,
+            lambda: seconds,
+            status=status,
+            observe=lambda trial: stopper.observe(without_held(trial)),
+            show=lambda events: on_change and on_change(snapshot(events)),
+        )
+        shutdown = Shutdown(journal, hold.taken, signals)
+        scheduler = Scheduler(
+            journal,
+            suggestions,
+            stopper,
+            assigner,
+            guard,
+            shutdown,
+            make_suggester=plugins.make_suggester,
+            starts_fast=kind.starts_fast,
+        )
+        controller = Controller(
+            journal,
+            scheduler,
+            shutdown,
+            stopper,
+            guard,
+            cleanup,
+            Requests(journal, scheduler, shutdown, assigner, can_pause=can_pause),
+            Growth(journal, scheduler.respecify),
+        )
+        yield controller, snapshot

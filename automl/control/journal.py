@@ -31,7 +31,6 @@ from automl.core import (
 )
 from automl.core.arguments import json_data
 from automl.dispatch.base import Dispatcher
-from automl.errors import AutomlError
 from workers.protocol import Ending, Outcome, Params
 
 from .outcomes import ended
@@ -59,7 +58,6 @@ class Journal:
         show: called with the new events after each commit, and at least every half second.
 
     Attributes:
-        waits_for: for whom the sweep waits before it begins a trial; "" if it does not.
         closed: whether this run of the sweep has ended.
     """
 
@@ -75,7 +73,6 @@ class Journal:
         self._hold = hold
         self._clock = clock
         self._dispatcher: Dispatcher | None = None
-        self.waits_for = ""
         self.closed = False
         self._status = status
         self._observe = observe
@@ -126,7 +123,6 @@ class Journal:
         return {
             "num_slots": (dispatcher.num_slots if dispatcher else 0) + len(self.state.index.leased),
             "busy_slots": self.state.use.busy_slots,
-            "waits_for": self.waits_for,
             "dashboard": dispatcher.dashboard if dispatcher else "",
         }
 
@@ -201,8 +197,7 @@ class Journal:
 
     def _changed(self, event: SweepEvent) -> Trial:
         trial = self.apply(event)
-        if trial is None:
-            raise AutomlError(f"{event} changes nothing")
+        assert trial is not None
         return trial
 
     # what is committed
@@ -223,7 +218,7 @@ class Journal:
 
     def flush(self) -> None:
         """Commit if there is something, or for a heartbeat; run the effects; show the sweep."""
-        changed = self._hold.uncommitted > 0
+        changed = bool(self._hold.uncommitted)
         if changed or time.monotonic() - self._committed > HEARTBEAT_SECONDS:
             self.commit()
         effects, self._effects = self._effects, []

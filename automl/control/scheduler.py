@@ -2,26 +2,121 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
 
 from automl.core import SweepSpec, Trial, TrialState
 from automl.core.ranking import MAX_SHARE
+from automl.core.spec import ranks_of
 from automl.core.state import ENQUEUE
 from automl.core.trial import without_held
 from automl.dispatch.base import Dispatcher, GangShape
-from automl.errors import AutomlError
+from automl.errors import AutomlError, UsageError
 from automl.stopping.base import Stopper
 from automl.suggesters.base import Suggester
 from automl.suggesters.domain import Domain, updated_limits
 from automl.suggesters.queue import SuggestionQueue
+from workers.artifacts.copies import SweepArtifacts
+from workers.files.folder import Folder
+from workers.protocol import Assignment, Limits
 
-from .assignments import Assigner
-from .ending import USED_UP, reason_for_none, reason_of_time
 from .journal import Journal
-from .memory_guard import MemoryGuard
+from .machine import MemoryGuard
+from .outcomes import USED_UP, reason_for_none, reason_of_time
 from .shutdown import Shutdown
+
+TIMEOUT_SECONDS: Final = 900.0  # of a workload, if the spec sets no time-out
+
+
+@dataclass(frozen=True)
+class Assigner:
+    """Makes assignments for the trials of a sweep.
+
+    Args:
+        spec: of the sweep.
+        files: its folder.
+        artifacts: of the sweep; None if its trials keep their files in its folder.
+    """
+
+    spec: SweepSpec
+    files: Folder
+    artifacts: SweepArtifacts | None = None
+
+    def slots(self, params: Mapping[str, Any]) -> int:
+        """How many slots a configuration takes: one per rank."""
+        return self.shape(params).ranks
+
+    def shape(self, params: Mapping[str, Any]) -> GangShape:
+        """The slots of a configuration, and how many of them must be on one node."""
+        if self.spec.workload is None:
+            return GangShape(ranks_of(self.spec.ranks, params))
+        from workers.parallel import num_ranks, ranks_together
+
+        ranks = num_ranks(params, self.spec.fixed)
+        try:
+            return GangShape(ranks, ranks_together(params, self.spec.fixed))
+        except UsageError:
+            return GangShape(ranks)  # the trial fails, and says why
+
+    def assignment(self, trial: Trial, asked: Mapping[str, Any] | None = None) -> Assignment:
+        """The assignment of the trial's current attempt; its worker checks the folder.
+
+        Args:
+            asked: the ranges that trials have asked for; None if the space was declared.
+        """
+        spec = self.spec
+        within = [goal.within for goal in spec.goals if goal.within is not None]
+        resume = trial.attempts > 1
+        folder = self.files / "trials" / str(trial.number)
+        shape, timeout = self.shape(trial.params), spec.timeout
+        if timeout is None and spec.workload is not None:  # a user's objective need not report
+            timeout = TIMEOUT_SECONDS
+        return Assignment(
+            sweep=spec.name,
+            trial=trial.number,
+            attempt=trial.attempts,
+            params=self.spec.completed(trial.params),
+            workload=spec.workload,
+            folder=str(folder.path),
+            store=str(self.files.root),
+            data=spec.data,
+            fixed=spec.fixed,
+            seed=seed_of(spec, trial.number),
+            num_ranks=shape.ranks,
+            ranks_together=shape.together,
+            torchrun=spec.ranks != 1,
+            threads=max(1, spec.resources.cpus),
+            gpus=spec.resources.gpus,
+            resume=resume,
+            previous_seconds=trained_before(spec, trial) if resume else 0.0,
+            goals=tuple(goal.metric for goal in spec.goals),
+            constrained=tuple(constraint.metric for constraint in spec.constraints),
+            artifacts=self.artifacts.trial(trial.number) if self.artifacts else "",
+            asked=asked,
+            limits=Limits(min(within, default=None), timeout, spec.resources.memory),
+        )
+
+
+def trained_before(spec: SweepSpec, trial: Trial) -> float:
+    """Training seconds of earlier attempts, if the newest one goes on from a checkpoint."""
+    if spec.workload is None and not spec.resumable:
+        return 0.0
+    earlier = (p.seconds for p in reversed(trial.reports) if p.attempt < trial.attempts)
+    return next(earlier, 0.0)
+
+
+def seed_of(spec: SweepSpec, number: int) -> int:
+    """The seed of a trial: the same for each attempt, independent of other sweeps.
+
+    It is independent of other trials too, except of its pair's if the spec is `paired`.
+    """
+    draw = number // 2 if spec.paired else number
+    return int(np.random.SeedSequence([spec.seed % 2**64, draw]).generate_state(1)[0])
+
 
 LOOK_SECONDS: Final = 0.25  # between two looks into the store, if nothing is committed
 
@@ -200,7 +295,7 @@ class Scheduler:
             return journal.move(journal.trials[number], TrialState.WAITING, reason)
         if left > 0:
             # A later proposal knows more, so only as many are made as begin now.
-            one = journal.spec.workload is not None or self._stopper.one_by_one
+            one = journal.spec.workload is not None or self._stopper.proposes
             one |= self._dispatcher.serial
             self._propose(min(left, 1 if one else free))
         return self._next_waiting()
@@ -228,12 +323,11 @@ class Scheduler:
             begun: trials that take slots as soon as they are committed. A gang with ranks that must
                 be together waits for that, since nobody knows yet which slots it will be.
         """
-        slots = self._slots(trial)
-        if slots == 0:
-            return True
-        shape = self._assigner.shape(trial.params) if slots > 1 else GangShape(1)
-        if slots > free or shape.together == 1:
-            return slots <= free
+        shape = self._assigner.shape(trial.params)
+        if shape.ranks > self._dispatcher.most_slots:
+            return True  # it fails at once
+        if shape.ranks > free or shape.together == 1:
+            return shape.ranks <= free
         return not begun and self._dispatcher.fits(shape)
 
     def _demand(self) -> None:

@@ -1,24 +1,31 @@
 """How a sweep ends: by its budget, a stop request, a signal or an error.
 
-- If there is a reason to end (`ending`), running trials are asked to stop. Trials that are left
+- If there is a reason to end (`outcomes`), running trials are asked to stop. Trials that are left
   over become stopped, and the sweep is finished.
-- At the first signal, or if the suggester fails, running trials are asked to interrupt. The sweep
-  can be resumed.
+- At the first signal (Ctrl-C, SIGTERM), or if the suggester fails, running trials are asked to
+  interrupt. The sweep can be resumed.
 - At the second signal, or after 30 s, running trials are killed.
 """
 
+from __future__ import annotations
+
 import math
+import signal
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from types import FrameType, TracebackType
+from typing import Any, Final
 
 from automl.core import Trial, TrialState
 from automl.core.events import GRACE_SECONDS
 from automl.errors import AutomlError
 from workers.protocol import Ending, Outcome, StopRequest
 
-from .ending import reason_of_failures, reason_to_end
 from .journal import Journal
-from .signals import StopSignals
+from .outcomes import reason_of_failures
 
 
 class Shutdown:
@@ -39,8 +46,8 @@ class Shutdown:
         self._taken = taken
         self._began = journal.now
         self._signals = signals
-        self._reasons: dict[int, str] = {}  # why running trials were asked to stop
-        self._held: set[int] = set()  # trials that people have asked to pause
+        # Of running trials that were asked to stop: why, and whether a person has asked to pause.
+        self._asked: dict[int, tuple[str, bool]] = {}
         self._deadline = math.inf
         self._error: AutomlError | None = None
         self.request: StopRequest | None = None
@@ -51,7 +58,9 @@ class Shutdown:
         journal = self._journal
         if self._signals.count and self.request is not StopRequest.INTERRUPT:
             self._begin(StopRequest.INTERRUPT, "interrupted")
-        self.end(reason_to_end(journal.state, self._taken, journal.now))
+        asked = journal.state.stop_number > self._taken  # not before this run of the sweep
+        reason = journal.state.use.reason_to_end(journal.now)
+        self.end("it was asked to stop" if asked else reason)
         if self._signals.count > 1 or time.monotonic() > self._deadline:
             message = "ended by force, together with the sweep"
             for trial in journal.state.index.running:
@@ -59,11 +68,6 @@ class Shutdown:
                     journal.dispatcher.kill(trial.number, trial.attempts, "preempted", message)
                 elif self.request is StopRequest.STOP:
                     journal.move(trial, TrialState.STOPPED, "its agent has not ended it in time")
-
-    def ends(self) -> bool:
-        """Whether the sweep is ending, such as while there is no dispatcher yet."""
-        self.check()
-        return self.request is not None
 
     def stay(self) -> None:
         """The sweep is finished already, and is held only to answer agents and people."""
@@ -100,26 +104,21 @@ class Shutdown:
         if trial.lease is not None:  # its agent learns it with its next report
             journal.lease(replace(trial.lease, asked=how, reason=reason, held=held))
             return
-        self._reasons[trial.number] = reason
-        if held:
-            self._held.add(trial.number)
+        self._asked[trial.number] = (reason, held)
         journal.then(lambda: journal.dispatcher.stop(trial.number, trial.attempts, how))
 
     def is_stopping(self, trial: Trial) -> bool:
         """Whether a running trial was asked to stop."""
         is_requested = trial.lease is not None and trial.lease.asked is not None
-        return is_requested or trial.number in self._reasons
+        return is_requested or trial.number in self._asked
 
     def explain(self, outcome: Outcome) -> Outcome:
         """The outcome of a trial that was asked to stop, with the reason as its message."""
-        reason = self._reasons.pop(outcome.trial, "")
-        held = outcome.trial in self._held
-        self._held.discard(outcome.trial)
-        if held and outcome.ending is Ending.PAUSED:
-            outcome = replace(outcome, held=True)
+        reason, held = self._asked.pop(outcome.trial, ("", False))
+        held = outcome.held or (held and outcome.ending is Ending.PAUSED)
         if not outcome.message and outcome.ending in (Ending.STOPPED, Ending.PAUSED):
-            return replace(outcome, message=reason)
-        return outcome
+            return replace(outcome, message=reason, held=held)
+        return replace(outcome, held=held)
 
     def finish(self, reason: str) -> None:
         """Nothing runs any more: close the journal, with final states unless it can be resumed.
@@ -158,3 +157,99 @@ class Shutdown:
         for trial in self._journal.state.index.running:
             if trial.lease is None or how is StopRequest.STOP:  # agents go on without a controller
                 self.stop_trial(trial, how, reason)
+
+
+IMPATIENT_SECONDS: Final = 10.0  # after a Ctrl-C, in which further ones add nothing
+WAIT_SECONDS: Final = 30.0  # for a suggestion that nobody needs any more
+
+
+class StopSignals:
+    """Counts SIGINT and SIGTERM while it is entered; does nothing outside the main thread.
+
+    Args:
+        interrupts: raise KeyboardInterrupt at the second signal, because trials run in the main
+            thread. Leaving the context handles the KeyboardInterrupt.
+
+    Attributes:
+        count: of the signals so far.
+    """
+
+    def __init__(self, *, interrupts: bool = False) -> None:
+        self._interrupts = interrupts
+        self._previous: dict[signal.Signals, Any] = {}
+        self.count = 0
+        self._raises = False
+
+    def __enter__(self) -> StopSignals:
+        self.install()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+            if self.count and isinstance(handler, SafeEnd):
+                handler.taken = time.monotonic()
+        self._previous.clear()
+        return isinstance(error, KeyboardInterrupt)
+
+    def install(self) -> None:
+        """Install the handlers; call it again after Ray has installed its own."""
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous.setdefault(number, signal.signal(number, self._on_signal))
+
+    @contextmanager
+    def raising(self) -> Iterator[None]:
+        """Inside, the first signal raises KeyboardInterrupt: no trial runs yet."""
+        self._raises = True
+        try:
+            yield
+        finally:
+            self._raises = False
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        if self._raises or (self.count == 2 and self._interrupts):
+            raise KeyboardInterrupt
+
+
+class SafeEnd:
+    """Around a sweep: once a Ctrl-C was taken, further ones do not cut short how the sweep ends.
+
+    So it is closed, and says how it can be resumed. Does nothing outside the main thread.
+
+    Attributes:
+        taken: when the last Ctrl-C was taken, by the monotonic clock; minus infinity before.
+    """
+
+    def __init__(self) -> None:
+        self.taken = -float("inf")
+        self._previous: Any = None
+
+    def __enter__(self) -> None:
+        previous = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is threading.main_thread() and callable(previous):
+            self._previous = previous
+            signal.signal(signal.SIGINT, self)
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Take a signal as the handler before would, unless one was taken shortly before."""
+        now = time.monotonic()
+        if now > self.taken + IMPATIENT_SECONDS:
+            self.taken = now
+            self._previous(number, frame)
+
+    def __exit__(self, *error: object) -> None:
+        if self.taken > 0:
+            from automl.suggesters.queue import wait_for_threads
+
+            # If a thread imports torch at the end of a script, CPython forgets that nobody has
+            # handled a KeyboardInterrupt, and the exit status is 1.
+            wait_for_threads(WAIT_SECONDS)
+        if self._previous is not None:
+            signal.signal(signal.SIGINT, self._previous)

@@ -20,12 +20,11 @@ from automl.core.spec import check_room
 from automl.core.trial import AGENT
 from automl.errors import AutomlError, UsageError
 from workers.failures import bounded
-from workers.protocol import Ending, Metrics, Outcome, Report, Started, StopRequest
+from workers.protocol import Ending, Outcome, Report, Started, StopRequest
 
-from .assignments import Assigner
 from .journal import Journal
 from .outcomes import ended
-from .scheduler import Scheduler
+from .scheduler import Assigner, Scheduler, trained_before
 from .shutdown import Shutdown
 
 LEASE_SECONDS: Final = 60.0  # if neither the agent nor `timeout` of the sweep says how long
@@ -61,11 +60,6 @@ class Requests:
         self._assigner = assigner
         self._can_pause = can_pause
 
-    @property
-    def waiting(self) -> bool:
-        """Whether requests have no answer yet: agents that wait for a proposal."""
-        return bool(self._journal.state.requests)
-
     def serve(self, take_in: TakeIn) -> bool:
         """Answer what can be answered; whether there was any.
 
@@ -100,30 +94,15 @@ class Requests:
             UsageError: there is no such trial, or no such command.
             AutomlError: it cannot be done in the present state of the trial or the sweep.
         """
-        match command.kind:
-            case "ask":
-                return self._ask(command)
-            case "report":
-                return self._report(command, take_in)
-            case "tell":
-                return self._tell(command, take_in)
-            case "fail":
-                return self._fail(command, take_in)
-            case "budget":
-                return {"done": self._set_budget(command.content)}
-            case "scale":
-                return {"done": self._scale(command.content)}
-            case "stop_trial":
-                return {"done": self._stop(self._of(command), command.by)}
-            case "pause_trial":
-                return {"done": self._pause(self._of(command), command.by)}
-            case "resume_trial":
-                return {"done": self._resume(self._of(command), command.by)}
+        if command.kind in _OF_PEOPLE:
+            return {"done": _OF_PEOPLE[command.kind](self, command)}
+        if command.kind in _OF_AGENTS:
+            return _OF_AGENTS[command.kind](self, command, take_in)
         raise UsageError(f"this version of automl does not know the request {command.kind!r}")
 
     # of agents
 
-    def _ask(self, command: Command) -> Mapping[str, Any] | None:
+    def _ask(self, command: Command, take_in: TakeIn) -> Mapping[str, Any] | None:
         """A trial with its lease; None if it is not known yet.
 
         The trial is None, with a reason, if the sweep gives no more.
@@ -161,8 +140,7 @@ class Requests:
         journal, content = self._journal, command.content
         trial = self._leased(command)
         number, attempt = trial.number, trial.attempts
-        mine = [point for point in trial.reports[-1:] if point.attempt == attempt]
-        last = mine[0] if mine else None
+        last = next((one for one in trial.reports[-1:] if one.attempt == attempt), None)
         step, metrics = content["step"], _numbers(content["metrics"])
         if last is not None and step < last.step:
             raise UsageError(f"step {step} of trial {number} cannot follow step {last.step}")
@@ -172,37 +150,46 @@ class Requests:
             sequence = last.sequence + 1 if last else 0
             seconds = metrics.get("seconds", math.nan)
             if not math.isfinite(seconds):
-                seconds = self._trained(trial) + journal.seconds_running(trial)
+                seconds = trained_before(journal.spec, trial) + journal.seconds_running(trial)
             take_in(Report(number, attempt, sequence, step, metrics, seconds))
         now = journal.trials[number].lease
         stop, reason = (now.asked is not None, now.reason) if now else (True, "")
         return {"trial": number, "attempt": attempt, "stop": stop, "reason": reason}
 
     def _tell(self, command: Command, take_in: TakeIn) -> Mapping[str, Any]:
-        """Ends an attempt with its metrics. The same once more changes nothing."""
-        metrics = _numbers(command.content["metrics"])
-        trial = self._of(command)
+        """Ends an attempt with metrics or a failure. The same once more changes nothing."""
+        journal, trial, content = self._journal, self._of(command), command.content
+        failure = content.get("failure")
+        metrics = {} if failure else _numbers(content["metrics"])
         known = trial.state in (TrialState.COMPLETED, TrialState.STOPPED, TrialState.PAUSED)
-        if (known or trial.failure == "non_finite") and self._repeats(trial, command):
-            if {name: repr(trial.metrics.get(name)) for name in metrics} == {
-                name: repr(value) for name, value in metrics.items()
-            }:
+        known |= trial.failure == "non_finite"
+        is_last = content["attempt"] in (None, trial.attempts)
+        if is_last and (trial.failure == failure if failure else known):
+            if repr({name: trial.metrics.get(name) for name in metrics}) == repr(metrics):
                 return _result(trial, same=True)
             shown = " ".join(f"{name}={trial.metrics.get(name)}" for name in metrics)
             raise AutomlError(
                 f"trial {trial.number} has ended already: it is {trial.state}, with {shown}"
             )
         trial = self._leased(command)
-        return self._end(trial, _ending(_lease(trial)), metrics, take_in)
-
-    def _fail(self, command: Command, take_in: TakeIn) -> Mapping[str, Any]:
-        """Ends an attempt with a failure. The same once more changes nothing."""
-        failure, trial = command.content["failure"], self._of(command)
-        if trial.failure == failure and self._repeats(trial, command):
-            return _result(trial, same=True)
-        trial = self._leased(command)
-        message = bounded(command.content["message"])
-        return self._end(trial, Ending.FAILED, {}, take_in, failure, message)
+        lease = _lease(trial)
+        peak = metrics.get("peak_memory_bytes", math.nan)
+        outcome = Outcome(
+            trial.number,
+            trial.attempts,
+            Ending.FAILED if failure else _ending(lease),
+            metrics,
+            failure,
+            (bounded(content["message"]) if failure else "") or lease.reason,
+            journal.seconds_running(trial),
+            int(peak) if math.isfinite(peak) else None,
+            held=lease.held,
+        )
+        event = ended(journal.spec, trial, outcome, journal.now)
+        if event.failure == "missing_metric" and not failure:
+            raise UsageError(event.message)
+        take_in(outcome)
+        return _result(journal.trials[trial.number], same=False)
 
     def _expire(self, take_in: TakeIn) -> None:
         """Give back the trials whose agents have not shown any sign of life for too long."""
@@ -225,87 +212,40 @@ class Requests:
             )
             take_in(outcome)
 
-    def _end(
-        self,
-        trial: Trial,
-        ending: Ending,
-        metrics: Metrics,
-        take_in: TakeIn,
-        failure: str | None = None,
-        message: str = "",
-    ) -> Mapping[str, Any]:
-        journal, lease = self._journal, _lease(trial)
-        peak = metrics.get("peak_memory_bytes", math.nan)
-        outcome = Outcome(
-            trial.number,
-            trial.attempts,
-            ending,
-            metrics,
-            failure,
-            message or lease.reason,
-            journal.seconds_running(trial),
-            int(peak) if math.isfinite(peak) else None,
-            held=lease.held,
-        )
-        event = ended(journal.spec, trial, outcome, journal.now)
-        if event.failure == "missing_metric" and failure is None:
-            raise UsageError(event.message)
-        take_in(outcome)
-        return _result(journal.trials[trial.number], same=False)
-
     def _of(self, command: Command) -> Trial:
         trials = self._journal.trials
         if command.trial is None or not 0 <= command.trial < len(trials):
             raise UsageError(f"there is no trial {command.trial}: there are {len(trials)}")
         return trials[command.trial]
 
-    def _repeats(self, trial: Trial, command: Command) -> bool:
-        """Whether a request is about the last attempt of a trial, which has ended."""
-        attempt = command.content["attempt"]
-        return attempt is None or bool(attempt == trial.attempts)
-
     def _leased(self, command: Command) -> Trial:
         """The trial of a request, which an agent holds; raises AutomlError if none does."""
         trial, attempt = self._of(command), command.content["attempt"]
-        lease = trial.lease
+        lease, over = trial.lease, ""
         which = f"attempt {attempt} of trial {trial.number}" if attempt else f"trial {trial.number}"
-        if (
-            lease is None
-            and trial.state is TrialState.RUNNING
-            and attempt in (None, trial.attempts)
-        ):
-            raise AutomlError(f"{which} runs on a worker of the sweep, not with an agent")
-        if lease is None or attempt not in (None, trial.attempts):
-            now = f"is {trial.state}, after {trial.attempts} attempts"
-            if lease is not None:
-                now = f"runs attempt {trial.attempts} with agent {lease.agent}"
-            raise AutomlError(
-                f"the lease of {which} is over: the trial {now}. Report more often, or ask with a "
-                "longer --lease"
-            )
-        if _is_foreign(command, lease):
+        if lease is None:
+            over = f"the trial is {trial.state}, after {trial.attempts} attempts"
+        elif attempt not in (None, trial.attempts):
+            over = f"the trial runs attempt {trial.attempts} with agent {lease.agent}"
+        elif _is_foreign(command, lease):
             raise AutomlError(
                 f"{which} is held by agent {lease.agent!r}, not by {command.by!r}: give the name "
                 "under which it was asked for, or the attempt that came with it"
             )
-        if command.sent > lease.until:
+        elif command.sent > lease.until:
+            ago = command.sent - lease.until
+            over = f"it ended {ago:.3g} s ago, after {lease.seconds:g} s"
+        if over:
             raise AutomlError(
-                f"the lease of {which} is over: it ended {command.sent - lease.until:.3g} s ago, "
-                f"after {lease.seconds:g} s. Report more often, or ask with a longer --lease"
+                f"the lease of {which} is over: {over}. Report more often, or ask with a longer "
+                "--lease"
             )
         return trial
 
-    def _trained(self, trial: Trial) -> float:
-        """Training seconds of earlier attempts, if this one goes on from a checkpoint."""
-        spec = self._journal.spec
-        if spec.workload is None and not spec.resumable:
-            return 0.0
-        earlier = (p.seconds for p in reversed(trial.reports) if p.attempt < trial.attempts)
-        return next(earlier, 0.0)
-
     # of people
 
-    def _stop(self, trial: Trial, by: str) -> str:
+    def _stop(self, command: Command) -> str:
+        trial, by = self._of(command), command.by
         if trial.state.finished:
             raise AutomlError(f"trial {trial.number} is {trial.state} already")
         if trial.state is TrialState.RUNNING:
@@ -314,7 +254,8 @@ class Requests:
         self._journal.move(trial, TrialState.STOPPED, f"stopped by {by}")
         return f"trial {trial.number} is stopped"
 
-    def _pause(self, trial: Trial, by: str) -> str:
+    def _pause(self, command: Command) -> str:
+        trial, by = self._of(command), command.by
         if trial.state is not TrialState.RUNNING:
             raise AutomlError(
                 f"trial {trial.number} is {trial.state}: only a running one can pause"
@@ -327,7 +268,8 @@ class Requests:
         self._shutdown.stop_trial(trial, StopRequest.PAUSE, f"paused by {by}", held=True)
         return f"trial {trial.number} pauses at its next report"
 
-    def _resume(self, trial: Trial, by: str) -> str:
+    def _resume(self, command: Command) -> str:
+        trial, by = self._of(command), command.by
         if trial.state not in (TrialState.PAUSED, TrialState.INTERRUPTED):
             raise AutomlError(
                 f"trial {trial.number} is {trial.state}: only a paused one can be resumed"
@@ -336,8 +278,8 @@ class Requests:
         self._journal.move(trial, TrialState.WAITING, f"resumed by {by}")
         return f"trial {trial.number} goes on next"
 
-    def _set_budget(self, content: Mapping[str, Any]) -> str:
-        budget = checked_budget(replace(self._journal.spec.budget, **content))
+    def _set_budget(self, command: Command) -> str:
+        budget = checked_budget(replace(self._journal.spec.budget, **command.content))
         self._shutdown.reopen()
         self._check_open()
         self._journal.specify(replace(self._journal.spec, budget=budget))
@@ -346,8 +288,8 @@ class Requests:
         shown = [f"{name} {v if isinstance(v, str) else f'{v:g}'}" for name, v in given.items()]
         return f"the budget is now: {', '.join(shown) or 'without end'}"
 
-    def _scale(self, content: Mapping[str, Any]) -> str:
-        workers = read_workers(dict(content))
+    def _scale(self, command: Command) -> str:
+        workers = read_workers(dict(command.content))
         assert workers is not None, "a mapping is a range"
         check_room(self._journal.spec, workers.max)
         self._journal.dispatcher.scale(workers)
@@ -396,3 +338,18 @@ def _result(trial: Trial, *, same: bool) -> Mapping[str, Any]:
         "message": trial.message,
         "same": same,
     }
+
+
+_OF_AGENTS: Final[Mapping[str, Callable[[Requests, Command, TakeIn], Mapping[str, Any] | None]]] = {
+    "ask": Requests._ask,
+    "report": Requests._report,
+    "tell": Requests._tell,
+    "fail": Requests._tell,
+}
+_OF_PEOPLE: Final[Mapping[str, Callable[[Requests, Command], str]]] = {
+    "budget": Requests._set_budget,
+    "scale": Requests._scale,
+    "stop_trial": Requests._stop,
+    "pause_trial": Requests._pause,
+    "resume_trial": Requests._resume,
+}

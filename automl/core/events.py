@@ -381,7 +381,6 @@ def _end(trial: Trial, event: Ended) -> Trial:
         exit_status=outcome.exit_status,
         exception=outcome.exception or trial.exception,
         raised_at=outcome.raised_at,
-        node_kind=outcome.node_kind or trial.node_kind,
         estimated_memory_bytes=trial.estimated_memory_bytes if estimated is None else estimated,
     )
 

@@ -15,7 +15,6 @@ from .keys import (
     DURATION,
     NUMBER,
     SIZE,
-    TEXT,
     Kind,
     at_least,
     key,
@@ -143,13 +142,6 @@ class Resources:
         "1 if this machine has GPUs",
     )
     memory: int | None = key(SIZE, "What a rank may use.", "memory: 8GB", None, "no limit")
-    accelerator: str = key(
-        TEXT,
-        "Kind of GPU on a Ray cluster, as `ray status` shows it.",
-        "accelerator: H100",
-        "",
-        "any",
-    )
 
     def local_slots(self) -> int:
         """How many such slots this machine has room for, at least 1."""
@@ -174,12 +166,7 @@ def given_resources(name: str, value: Any) -> dict[str, Any]:
         UsageError: they are malformed.
     """
     given = vars(value) if isinstance(value, Resources) else mapping(name, value)
-    found = read_keys(keys_of(Resources), given, "a slot")
-    if found.get("accelerator") and found.get("gpus") == 0:
-        raise UsageError(
-            f"a slot with the accelerator {found['accelerator']!r} needs gpus, got none"
-        )
-    return found
+    return read_keys(keys_of(Resources), given, "a slot")
 
 
 RESOURCES: Final = Kind("mapping", given_resources, keys_of(Resources))
@@ -205,8 +192,6 @@ def slot_resources(
         gpus = 1 / -(-workers // num_gpus)
     have = "a GPU" if gpus == 1 else f"{gpus:.2g} of a GPU"
     note = f"each worker has {have}; set the resources to `gpus: 0` for trials on the CPU"
-    if given.get("accelerator") and not gpus:
-        return Resources(**given, gpus=1.0), ""  # the nodes have them
     given = _with_cores(given, gpus, num_gpus, workers)
     return Resources(**given, gpus=gpus), note if gpus else ""
 

@@ -326,7 +326,6 @@ class Trial:
         cause, exit_status: of its newest failure, see `Outcome`.
         exception: class of the exception that the objective raised; "" if it raised none.
         raised_at: the line that raised it, such as `train.py:12`; "" likewise.
-        node_kind: kind of the nodes on which the newest attempt ran; "" if it is unknown.
         estimated_memory_bytes: of a rank, before it was run; None if there was no estimate.
         replicate_of: number of the first trial of its configuration, which it runs again with
             another seed; None if it is the first.
@@ -357,7 +356,6 @@ class Trial:
     exit_status: int | None = None
     exception: str = ""
     raised_at: str = ""
-    node_kind: str = ""
     estimated_memory_bytes: int | None = None
     returned: tuple[str, ...] = ()
     replicate_of: int | None = None
@@ -408,7 +406,7 @@ class Trial:
     @property
     def facts(self) -> dict[str, Any]:
         """The details but for what no person asks for, and who has run the trial, for a person."""
-        names = ("worker", "node_kind", "exception", "retries", "estimated_memory_bytes")
+        names = ("worker", "exception", "retries", "estimated_memory_bytes")
         typed = {name: value for name in names if (value := getattr(self, name))}
         return typed | {k: v for k, v in self.details.items() if k != ANEW}
 

@@ -14,5 +14,5 @@ DISPATCHERS: Registry[Dispatcher] = Registry(
     "automl.dispatch",
     "automl.dispatchers",
     "automl.dispatch.base:Dispatcher",
-    others=("gangs", "gpus"),
+    others=("gpus",),
 )

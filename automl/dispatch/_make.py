@@ -12,7 +12,6 @@ from automl.core.spec import check_room
 from search_spaces.errors import UsageError, needs
 
 from .base import Dispatcher
-from .gpus import GpuLocks
 
 
 def choose_dispatcher(name: str, ray_address: str | None) -> tuple[str, str | None]:
@@ -73,11 +72,6 @@ def make_dispatcher(
         UsageError: there is no room for the workers or for the ranks of a trial, or Ray cannot be
             reached.
     """
-    if spec.resources.accelerator and ray_address is None:
-        raise UsageError(
-            f"the accelerator {spec.resources.accelerator!r} of a slot is a kind of node of a Ray "
-            "cluster: name the cluster with `--ray-address`, or omit it"
-        )
     if name == "agents":
         from .agents import AgentsDispatcher
 
@@ -128,8 +122,8 @@ def local_slots(spec: SweepSpec) -> int:
     return min(max(spec.resources.local_slots(), spec.workers.min), spec.workers.max)
 
 
-def make_gpu_locks(spec: SweepSpec, kind: type[Dispatcher], *, local: bool) -> GpuLocks:
-    """The locks of a sweep's GPUs; there are none if its trials do not run on this machine.
+def has_own_gpus(spec: SweepSpec, kind: type[Dispatcher], *, local: bool) -> bool:
+    """Whether the trials of a sweep run on GPUs of this machine.
 
     Args:
         kind: of its dispatcher.
@@ -137,4 +131,4 @@ def make_gpu_locks(spec: SweepSpec, kind: type[Dispatcher], *, local: bool) -> G
     """
     ray = sys.modules.get("ray") if kind.name == "ray" else None
     here = local and kind.estimates and not (ray is not None and ray.is_initialized())
-    return GpuLocks(spec.name, enabled=here)
+    return here and spec.resources.gpus > 0

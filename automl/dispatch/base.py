@@ -114,15 +114,8 @@ class Dispatcher(ABC):
         return time.monotonic() - self._begun
 
     def charged(self, compute: Callable[[], T]) -> T:
-        """Run `compute` and charge its duration to a virtual clock; returns its result."""
-        begun = time.perf_counter()
-        result = compute()
-        self.charge(time.perf_counter() - begun)
-        return result
-
-    def charge(self, seconds: float) -> None:
-        """The controller has computed for this many real seconds; a virtual clock may advance."""
-        return
+        """What the controller computes; a virtual clock may advance while it does."""
+        return compute()
 
     @abstractmethod
     def close(self) -> None:

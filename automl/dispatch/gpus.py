@@ -10,16 +10,15 @@ import fcntl
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import psutil
 
-from automl.errors import StoreError
-from workers.device.gpu import query
-from workers.runtime.devices import named_gpus
+from automl.errors import StoreError, UsageError
+from workers.runtime.devices import named_gpus, query
 
 VARIABLE: Final = "AUTOML_RUNTIME_DIR"
 
@@ -35,6 +34,9 @@ class SharedGpu:
 
     uuid: str
     users: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.uuid} by {', '.join(self.users[:3])}"
 
 
 def shared_gpus() -> list[SharedGpu]:
@@ -70,22 +72,14 @@ def _chosen(indices: dict[str, str]) -> list[str]:
 
 def gpu_users() -> dict[str, list[str]]:
     """The processes of others by the UUID of the GPU that they use."""
-    own = _own_processes()
+    this = psutil.Process()
+    own = {this.pid, *(child.pid for child in this.children(recursive=True))}
     found: dict[str, list[str]] = {}
     for row in query("--query-compute-apps=gpu_uuid,pid,used_memory"):
         if len(row) == 3 and row[1].isdigit() and int(row[1]) not in own:
             used = f" with {row[2]} MiB" if row[2].isdigit() else ""
             found.setdefault(row[0], []).append(f"{_process(int(row[1]))}{used}")
     return found
-
-
-def _own_processes() -> set[int]:
-    """This process and those that it has started."""
-    this = psutil.Process()
-    try:
-        return {this.pid, *(child.pid for child in this.children(recursive=True))}
-    except psutil.Error:
-        return {this.pid}
 
 
 def _process(pid: int) -> str:
@@ -113,51 +107,44 @@ class GpuLocks:
     Args:
         sweep: its name.
         folder: of the locks; None for the user's own.
-        enabled: whether trials run on this machine; if not, no GPU is locked.
-
-    Attributes:
-        enabled: as given.
-        waits_for: for whom the sweep waits, as text; "" if it does not.
     """
 
-    def __init__(self, sweep: str, folder: Path | None = None, *, enabled: bool = True) -> None:
+    def __init__(self, sweep: str, folder: Path | None = None) -> None:
         self._folder = folder or runtime_folder()
         self._content = json.dumps([sweep, os.getpid()]).encode()
         self._files: dict[str, int] = {}
-        self.enabled = enabled
-        self.waits_for = ""
 
-    def take(
-        self, most: int, visible: Sequence[str], occupied: Mapping[str, str], *, least: int = 1
-    ) -> list[str]:
+    def take(self, most: int, gpus: Sequence[SharedGpu], *, least: int = 1) -> list[str]:
         """Lock GPUs until `close`.
 
         Args:
             most: at most this many.
-            visible: UUIDs of those that this process may use, in order.
-            occupied: those that other programs use, and how; they are passed over.
-            least: take none if fewer are free, so that no two sweeps wait for each other.
+            gpus: those that this process may use, in order; others' programs use some already.
+            least: take none if fewer are free.
 
         Returns:
-            Their UUIDs. If there are none, `waits_for` says who has them.
+            Their UUIDs.
 
         Raises:
+            UsageError: too few are free; the message says who has the others.
             StoreError: the folder of the locks cannot be used.
         """
         _make(self._folder)
-        for gpu in visible:
-            if gpu not in occupied and len(self._files) < most:
-                self._lock(gpu)
-        found, missing = list(self._files), least - len(self._files)
-        self.waits_for = ""
-        if missing <= 0:
-            return found
+        for gpu in gpus:
+            if not gpu.users and len(self._files) < most:
+                self._lock(gpu.uuid)
+        if len(self._files) >= least:
+            return list(self._files)
         self.close()
-        others = [one for one in holders(self._folder) if set(one.gpus) & set(visible)]
-        users = [use for gpu, use in occupied.items() if all(gpu not in one.gpus for one in others)]
-        held = ", and ".join(map(str, [*others, *users][:3])) or "another sweep"
-        self.waits_for = f"waits for {missing} GPU{'s' if missing > 1 else ''} held by {held}"
-        return []
+        visible = {gpu.uuid for gpu in gpus}
+        others = [one for one in holders(self._folder) if visible & set(one.gpus)]
+        held = {gpu for one in others for gpu in one.gpus}
+        users = [gpu for gpu in gpus if gpu.users and gpu.uuid not in held]
+        who = ", and ".join(map(str, [*others, *users][:3])) or "another sweep"
+        raise UsageError(
+            f"the sweep needs {least} GPU{'s' if least > 1 else ''} of its own, and too few are "
+            f"free: they are held by {who}. Wait for it, or ask for fewer workers"
+        )
 
     def close(self) -> None:
         """Free all GPUs."""

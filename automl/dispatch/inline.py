@@ -84,7 +84,7 @@ class InlineDispatcher(Dispatcher):
         begun = time.monotonic()
         try:
             outcome = self._run(assignment, lambda event: self._deliver(assignment, event))
-        except KeyboardInterrupt:  # the second Ctrl-C: see `automl.control.signals`
+        except KeyboardInterrupt:  # the second Ctrl-C: see `automl.control.shutdown`
             seconds = time.monotonic() - begun
             outcome = lost(assignment, "ended by force", failure="preempted", seconds=seconds)
         with self._lock:

@@ -2,13 +2,14 @@
 
 import heapq
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from automl.dispatch.base import Dispatcher
+from automl.dispatch.base import Dispatcher, T
 from automl.errors import TrialFailure, UsageError
 from workers.functions.numbers import returned as metrics_of
 from workers.protocol import (
@@ -104,15 +105,13 @@ class SimulatedDispatcher(Dispatcher):
         return len(self._free)
 
     def submit(self, assignment: Assignment) -> None:
-        if assignment.num_ranks > len(self._free):
-            raise UsageError(
-                f"the attempt needs {assignment.num_ranks} free slots, there are {len(self._free)}"
-            )
         slots = [heapq.heappop(self._free) for _ in range(assignment.num_ranks)]
         attempt = _Attempt(assignment, slots, self._clock, self._clock)
         self._attempts[attempt.key] = attempt
-        if (life := self._lifetime(assignment)) < math.inf:
-            self._plan(self._clock + life, lambda: self._crash(attempt, "its worker died"))
+        if self._mean_lifetime < math.inf:
+            rng = np.random.default_rng([self._seed, assignment.trial, assignment.attempt])
+            dies = self._clock + float(rng.exponential(self._mean_lifetime))
+            self._plan(dies, lambda: self._crash(attempt))
         self._events.append((attempt, Started(*attempt.key, f"slot {slots[0]}")))
         self._ready.append(attempt)
 
@@ -150,20 +149,17 @@ class SimulatedDispatcher(Dispatcher):
     def now(self) -> float:
         return self._clock
 
-    def charge(self, seconds: float) -> None:
+    def charged(self, compute: Callable[[], T]) -> T:
         """If `charged`, advance the clock: workers go on meanwhile, and their reports wait."""
+        begun = time.perf_counter()
+        result = compute()
         if self._charged:
-            self._clock += seconds
+            self._clock += time.perf_counter() - begun
+        return result
 
     def close(self) -> None:
         self._curves.clear()
         self._attempts.clear()
-
-    def _lifetime(self, assignment: Assignment) -> float:
-        if math.isinf(self._mean_lifetime):
-            return math.inf
-        rng = np.random.default_rng([self._seed, assignment.trial, assignment.attempt])
-        return float(rng.exponential(self._mean_lifetime))
 
     # ------------------------------------------------------------------ the agenda
 
@@ -249,9 +245,10 @@ class SimulatedDispatcher(Dispatcher):
             ),
         )
 
-    def _crash(self, attempt: _Attempt, why: str) -> None:
+    def _crash(self, attempt: _Attempt) -> None:
         if attempt.key in self._attempts:
-            self._end(attempt, lost(attempt.assignment, why, seconds=self._clock - attempt.begun))
+            seconds = self._clock - attempt.begun
+            self._end(attempt, lost(attempt.assignment, "its worker died", seconds=seconds))
 
     def _end(self, attempt: _Attempt, outcome: Outcome) -> None:
         del self._attempts[attempt.key]

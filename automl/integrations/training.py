@@ -1,6 +1,5 @@
 """What the callbacks of training libraries share: reports, and the newest checkpoint of a trial."""
 
-import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -8,41 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from automl import client
 from workers.protocol import StopRequest
 
 _NAME: Final = re.compile(r"step-(\d+)")
-
-
-class ProgramTrial:
-    """The trial of a program that automl runs as a command.
-
-    It has what the callbacks need of a trial, and speaks the protocol of docs/guides/script.md.
-    """
-
-    stop: StopRequest | None = None  # a program is not told which
-
-    @property
-    def params(self) -> dict[str, Any]:
-        return client.params()
-
-    @property
-    def world_size(self) -> int:
-        return int(os.environ.get("WORLD_SIZE", "1"))
-
-    @property
-    def checkpoint_dir(self) -> Path:
-        return client.checkpoint_dir()
-
-    @property
-    def resumed(self) -> bool:
-        return client.resumed()
-
-    def report(self, step: int, **metrics: Any) -> bool:
-        return client.report(step, **metrics)
-
-    def accept_stop(self, request: StopRequest | None) -> None:
-        """A program that ends after a request to stop counts as stopped."""
 
 
 def report(trial: Any, step: int, metrics: Mapping[str, Any], *, last: bool = False) -> bool:

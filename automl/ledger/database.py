@@ -26,15 +26,12 @@ from workers.files.folder import flush
 
 FILE_NAME: Final = "ledger.sqlite3"
 IN_MEMORY: Final = "sqlite://"
-VERSION: Final = 7  # of the schema: raise it if a table changes
+VERSION: Final = 8  # of the schema: raise it if a table changes
 MAX_BUSY_SECONDS: Final = 30.0  # how long to wait for a lock of SQLite
 MAX_RETRY_SECONDS: Final = 60.0  # how long to wait for a server that restarts
 _PAUSE_SECONDS: Final = 0.25
 _SCHEMA_LOCK: Final = 0x6175746F6D6C
 _PASSWORD: Final = re.compile("password|passwd", re.IGNORECASE)
-_MISTYPED: Final = re.compile(r"(postgres[\w+]*:|[a-z][\w+]+:/)(?!/)", re.IGNORECASE)  # a URL
-# Codes of SQLSTATE, by their beginning: lost connections, a server that restarts, conflicts.
-_TRANSIENT: Final = ("08", "57P", "40001", "40P01", "53300")
 _DAMAGED: Final = (
     "malformed",
     "not a database",
@@ -90,7 +87,6 @@ RECORDS: Final = sa.Table(
     *_columns(sa.Double, "recorded"),
     *_columns(sa.Text, "payload"),
     *_columns(sa.BigInteger, "sum"),
-    sa.Index("records_of_trial", "sweep", "trial"),
     sqlite_with_rowid=False,
 )
 
@@ -99,8 +95,20 @@ class DamageError(ValueError):
     """What was read is damaged; the message says what."""
 
 
+class NoStoreError(StoreError):
+    """There is no ledger at this place yet."""
+
+
 class HeldError(StoreError):
-    """Another process holds the sweep."""
+    """Another process holds the sweep.
+
+    Args:
+        brief: it does so for a moment only.
+    """
+
+    def __init__(self, message: str, *, brief: bool) -> None:
+        super().__init__(message)
+        self.brief = brief
 
 
 class Database:
@@ -136,12 +144,18 @@ class Database:
             StoreError: the database cannot be read or written, or what it holds is damaged.
         """
 
-        def once() -> T:
-            with self.transaction(write=write) as connection:
-                return action(connection)
-
+        deadline = time.monotonic() + MAX_RETRY_SECONDS
         with translated(self.name):
-            return retry(once)
+            while True:
+                try:
+                    with self.transaction(write=write) as connection:
+                        return action(connection)
+                except sa.exc.DBAPIError as error:
+                    passes = isinstance(error, sa.exc.OperationalError)
+                    passes |= error.connection_invalidated
+                    if not (self.is_server and passes) or time.monotonic() > deadline:
+                        raise
+                time.sleep(_PAUSE_SECONDS)
 
     def clock(self, connection: sa.Connection) -> float:
         """Seconds since 1970 on the clock that all users of the database share."""
@@ -167,13 +181,6 @@ class Database:
             raise DamageError(f"the row of sweep {known.name!r} is missing, or it was deleted")
         return found[0]
 
-    def check_rows(self, connection: sa.Connection) -> None:
-        """Raise DamageError if the log of a sweep has lost its row in the catalogue."""
-        known = sa.select(SWEEPS.c.id)
-        lost = sa.select(RECORDS.c.sweep).where(RECORDS.c.sweep.not_in(known)).limit(1)
-        if connection.execute(lost).first():
-            raise DamageError("it has the log of a sweep whose row in `sweeps` is missing")
-
     def lock_schema(self, connection: sa.Connection) -> None:
         """Keep others from creating tables or sweeps until the transaction ends."""
         if self.is_server:  # a file has one writer at a time
@@ -195,14 +202,6 @@ class Database:
                 _SCHEMA.create_all(connection)
                 row = {"key": "schema_version", "value": str(VERSION)}
                 connection.execute(sa.insert(META), row)
-
-    def check_pages(self) -> None:
-        """Read all of a SQLite file; raise StoreError if a page is damaged."""
-        if not self.is_server:
-            query = sa.text("PRAGMA integrity_check(1)")
-            found = self.run(lambda connection: connection.execute(query).scalar())
-            if found != "ok":
-                raise damaged(self.name, str(found))
 
     def close(self) -> None:
         """Close every connection."""
@@ -228,13 +227,6 @@ def locate(store: str | os.PathLike[str]) -> tuple[str, Path | None, Path | None
     text = os.fspath(store)
     if text == IN_MEMORY:
         return text, None, None
-    if "\0" in text:
-        raise StoreError(f"a store's path must have no NUL character, got {text!r}")
-    if _MISTYPED.match(text) and "://" not in text:  # it may hold a password
-        raise StoreError(
-            "the store must be a folder or a database URL such as postgresql://host/name, with two "
-            "slashes; write ./ before the name of a folder that has a colon"
-        )
     if "://" not in text:
         file = Path(text).absolute() / FILE_NAME
         return "", file, file.parent
@@ -282,45 +274,38 @@ def open_database(store: str | os.PathLike[str], *, create: bool, readonly: bool
     """Open a database and check its schema.
 
     Raises:
-        StoreError: the store is missing, damaged, of another schema, or cannot be reached.
+        NoStoreError: there is none.
+        StoreError: the store is damaged, of another schema, or cannot be reached.
     """
     url, file, _ = locate(store)
     name = url if url == IN_MEMORY else str(file or shown(store))
     with translated(name):
-        if file is not None:
-            if create and not file.exists():
-                _create_file(file)
-            _check_file(file)
-            database = _on_file(file, mode(file, readonly=readonly))
-        else:
-            database = _elsewhere(url, name)
+        if file is None:
+            if url == IN_MEMORY:
+                engine = _sqlite(":memory:", sa.pool.StaticPool)
+            else:
+                engine = sa.create_engine(url, pool_pre_ping=True, hide_parameters=True)
+            database = Database(name, engine)
             if create or url == IN_MEMORY:
                 database.create_tables()
+        else:
+            if create and not file.exists():
+                _create_file(file)
+            if not file.exists():
+                raise NoStoreError(f"there is no store at {file}")
+            if file.stat().st_size == 0:
+                raise damaged(name, "it is empty, it holds no ledger")
+            database = _on_file(file, mode(file, readonly=readonly))
         version = database.version()
     if version is None:
-        raise StoreError(
-            f"{name} is no ledger of automl: it has no schema version. It was left as it is"
-        )
+        text = f"{name} is no ledger of automl: it has no schema version. It was left as it is"
+        raise NoStoreError(text) if file is None else StoreError(text)
     if version != str(VERSION):
         raise StoreError(
             f"{name} has schema version {version[:20]!r} and this automl reads only {VERSION}: "
             "name another store with --store, or use the automl that wrote this one"
         )
     return database
-
-
-def is_ledger(store: str) -> bool:
-    """Whether a store holds a ledger already.
-
-    Raises:
-        StoreError: the server does not answer.
-    """
-    url, file, _ = locate(store)
-    if file is not None:
-        return file.exists()
-    name = shown(store)
-    with translated(name), closing(_elsewhere(url, name)) as database:
-        return database.version() is not None
 
 
 def mode(file: Path, *, readonly: bool) -> str:
@@ -333,13 +318,6 @@ def mode(file: Path, *, readonly: bool) -> str:
 def _on_file(file: Path, options: str) -> Database:
     uri = f"file:{quote(str(file))}?{options}"
     return Database(str(file), _sqlite(uri, sa.pool.NullPool))
-
-
-def _elsewhere(url: str, name: str) -> Database:
-    """A database on a server, or a new one in memory, which lasts until it is closed."""
-    if url == IN_MEMORY:
-        return Database(url, _sqlite(":memory:", sa.pool.StaticPool))
-    return Database(name, sa.create_engine(url, pool_pre_ping=True, hide_parameters=True))
 
 
 def _sqlite(place: str, pool: type[sa.Pool]) -> sa.Engine:
@@ -357,15 +335,6 @@ def _connect(place: str) -> sqlite3.Connection:
     connection.execute("PRAGMA cell_size_check=ON")
     connection.execute("PRAGMA trusted_schema=OFF")  # the file may come from a stranger
     return connection
-
-
-def _check_file(file: Path) -> None:
-    if not file.exists():
-        raise StoreError(f"there is no store at {file}")
-    if not file.is_file():
-        raise StoreError(f"{file} is no file: a ledger is one")
-    if file.stat().st_size == 0:
-        raise damaged(str(file), "it is empty, it holds no ledger")
 
 
 def _create_file(file: Path) -> None:
@@ -391,11 +360,6 @@ def _create_file(file: Path) -> None:
             flush(folder)
     finally:
         os.close(lock)
-
-
-def storable(text: str) -> str:
-    """The text with NUL and halves of surrogate pairs escaped, because databases refuse them."""
-    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 @contextmanager
@@ -445,34 +409,9 @@ def damaged(name: str, reason: str) -> StoreError:
     )
 
 
-def retry(action: Callable[[], T], seconds: float = MAX_RETRY_SECONDS) -> T:
-    """Run an action again while a server fails with a transient error, for at most this long."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            return action()
-        except sa.exc.DBAPIError as error:
-            if not is_transient(error) or time.monotonic() > deadline:
-                raise
-        time.sleep(_PAUSE_SECONDS)
-
-
-def is_transient(error: sa.exc.DBAPIError) -> bool:
-    """Whether an action on a server may succeed in a moment. SQLite's errors are final."""
-    if isinstance(error.orig, sqlite3.Error):
-        return False
-    if not isinstance(error, sa.exc.OperationalError) and not error.connection_invalidated:
-        return False
-    state = getattr(error.orig, "sqlstate", None)
-    return state is None or str(state).startswith(_TRANSIENT)
-
-
 def _explained(name: str, message: str) -> StoreError:
     if any(word in message for word in _DAMAGED):
         return damaged(name, message)
-    for sign, explanation in _EXPLANATIONS.items():
-        if sign in message:
-            return StoreError(
-                f"{name}: {explanation.format(message=message, busy=MAX_BUSY_SECONDS)}"
-            )
-    return StoreError(f"{name}: {message.strip()}")
+    known = (words for sign, words in _EXPLANATIONS.items() if sign in message)
+    words = next(known, "{message}").format(message=message.strip(), busy=MAX_BUSY_SECONDS)
+    return StoreError(f"{name}: {words}")

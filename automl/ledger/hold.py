@@ -6,13 +6,14 @@ On a SQLite file it has the lock of the sweep's folder too, which the kernel fre
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import sqlalchemy as sa
 
@@ -21,33 +22,22 @@ from automl.core.arguments import compact_json
 from automl.errors import StoreError
 from workers.files.folder import Folder
 
-from .database import SWEEPS, Database, HeldError, Sweep, retry, translated
-from .log import Row, append, apply, decoded, rows_after, rows_of
+from .database import SWEEPS, Database, HeldError, Sweep
+from .log import LogRecord, append, apply, records_after, rows_of
 
-STALE_SECONDS: Final = 60.0
-FUTURE_SECONDS: Final = 5.0
-WATCH_SECONDS: Final = 5.0
-_LOG = logging.getLogger(__name__)
+STALE_SECONDS: Final = 60.0  # without a heartbeat: then a holder on another host is dead
 
 
-class FileLock:
-    """An exclusive lock on a file, which is made in a folder of the store. It never waits."""
-
-    def __init__(self, folder: Folder, name: str) -> None:
-        folder.make()
-        self._file = folder.open(name, "ab")
-
-    def acquire(self) -> bool:
-        """Try to take the lock; True on success."""
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def release(self) -> None:
-        """Give the lock back; a second call does nothing."""
-        self._file.close()
+def locked(folder: Folder, name: str) -> IO[bytes] | None:
+    """A file in a folder of the store, locked until it is closed; None if another has the lock."""
+    folder.make()
+    file: IO[bytes] = folder.open(name, "ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file
 
 
 def process_started(pid: int) -> float | None:
@@ -64,73 +54,35 @@ def process_started(pid: int) -> float | None:
         return None
 
 
-def alive(host: str, pid: int, started: float | None, age: float) -> bool:
-    """Whether a controller still runs.
-
-    Args:
-        host, pid, started: its process. On this host, the process itself is looked up.
-        age: seconds since its last heartbeat, which decides for another host. A heartbeat from the
-            future is ignored, because it means that a clock was set.
-    """
-    if host == socket.gethostname():
-        found = process_started(pid)
-        return found is not None and (started is None or abs(found - started) < 2)
-    return -FUTURE_SECONDS < age < STALE_SECONDS
-
-
 def holder_alive(sweep: Sweep) -> bool:
-    """Whether a process holds the sweep and still runs."""
-    age = sweep.now - sweep.heartbeat
-    return bool(sweep.held) and alive(sweep.host, sweep.pid, sweep.process_started, age)
+    """Whether a process holds the sweep and still runs; on another host its heartbeat decides."""
+    if not sweep.held:
+        return False
+    if sweep.host != socket.gethostname():
+        return bool(sweep.now - sweep.heartbeat < STALE_SECONDS)
+    started, known = process_started(sweep.pid), sweep.process_started
+    return started is not None and (known is None or abs(started - known) < 2)
 
 
-def shown_state(sweep: Sweep, closed: str) -> str:
-    """The state of a sweep that people see; `closed` is how its last controller ended its run."""
+def shown_state(sweep: Sweep) -> str:
+    """The state of a sweep that people see; without a holder, how its last one ended its run."""
     if sweep.held:
         return "running" if holder_alive(sweep) else "interrupted"
-    return closed
+    return str(sweep.closed)
 
 
 def refusal(sweep: Sweep) -> HeldError:
     """The error for who comes second."""
+    # Who has the lock of the folder writes the row a moment later.
+    brief = bool(sweep.fence) and (
+        json.loads(sweep.status).get("brief", False) or not holder_alive(sweep)
+    )
     who = f"process {sweep.pid} on {sweep.host}" if sweep.fence else "another process"
     what = f"wait for it, or stop it with `automl stop {sweep.name}`"
     if sweep.fence and (sweep.host, sweep.pid) == (socket.gethostname(), os.getpid()):
         who += ", this one"
         what = "call close() on the earlier Optimizer, or make it in a `with` block"
-    return HeldError(f"sweep {sweep.name!r} is held by {who}: {what}")
-
-
-def wait_until_free(read: Callable[[], Sweep]) -> Sweep:
-    """Check that no controller holds a sweep of a server.
-
-    A controller with an old heartbeat is watched for a new one: some clock may have been set.
-
-    Args:
-        read: the sweep as it is now.
-
-    Returns:
-        The sweep. If it is not the same when it is taken, another controller was faster.
-
-    Raises:
-        HeldError: a controller holds the sweep.
-    """
-    first = sweep = read()
-    deadline = time.monotonic() + WATCH_SECONDS
-    while sweep.held:
-        if holder_alive(sweep) or not is_same(sweep, first):
-            raise refusal(sweep)
-        if sweep.host == socket.gethostname() or time.monotonic() > deadline:
-            break
-        time.sleep(WATCH_SECONDS / 20)
-        sweep = read()
-    return first
-
-
-def is_same(one: Sweep, other: Sweep) -> bool:
-    """Whether no controller has written between two looks at a sweep."""
-    names = ("fence", "held", "commits", "heartbeat")
-    return [getattr(one, name) for name in names] == [getattr(other, name) for name in names]
+    return HeldError(f"sweep {sweep.name!r} is held by {who}: {what}", brief=brief)
 
 
 class Hold:
@@ -150,6 +102,7 @@ class Hold:
         taken: number of the last record when the sweep was taken.
         seconds: wall-clock seconds of the sweep, as they were last committed.
         earlier_state: of the sweep before it was taken, as people saw it.
+        uncommitted: events that wait for a commit.
     """
 
     def __init__(
@@ -158,20 +111,19 @@ class Hold:
         connection: sa.Connection,
         before: Sweep,
         state: SweepState,
-        lock: FileLock | None,
+        lock: IO[bytes] | None,
         *,
         brief: bool = False,
     ) -> None:
         self.state = state
         self.taken: int = before.last
-        self.seconds: float = before.seconds if before.fence else state.seconds
-        self.earlier_state = shown_state(before, state.closed)
+        self.seconds: float = before.seconds
+        self.earlier_state = shown_state(before)
         self.sweep = before
-        self._events: list[SweepEvent] = []  # that wait for a commit
-        self._process = os.getpid()
+        self.uncommitted: list[SweepEvent] = []
         self._database = database
         self._fence = before.fence + 1
-        self._tried: list[Row] = []  # by a commit whose answer did not come
+        self._tried: set[tuple[int, int]] = set()  # records of a commit without an answer
         self._lock = lock
         self._connection = database.connection()
         self._taken_at = time.time()
@@ -179,8 +131,8 @@ class Hold:
         self._clock_ahead: float = before.now - self._taken_at  # of the store's clock, before ours
         values = {
             "host": socket.gethostname(),
-            "pid": self._process,
-            "process_started": process_started(self._process),
+            "pid": os.getpid(),
+            "process_started": process_started(os.getpid()),
             "heartbeat": before.now,
             "fence": self._fence,
             "held": 1,
@@ -189,24 +141,14 @@ class Hold:
         }
         connection.execute(sa.update(SWEEPS).where(SWEEPS.c.id == before.id).values(values))
 
-    @property
-    def uncommitted(self) -> int:
-        """Number of events that wait for a commit."""
-        return len(self._events)
-
     def apply(self, event: SweepEvent) -> Trial | None:
         """Queue an event for the next commit; the trial after it, None if it changes none.
 
         An event that changes nothing about its trial (a duplicate, or late) is not queued.
         """
-        if os.getpid() != self._process:
-            raise StoreError(
-                f"sweep {self.sweep.name!r} is held by the process {self._process}, and this is "
-                "another that was forked from it: write there"
-            )
         after = self.state.apply(event)
         if after is not None or not isinstance(event, TrialEvent):
-            self._events.append(event)
+            self.uncommitted.append(event)
         return after
 
     def commit(
@@ -230,19 +172,18 @@ class Hold:
         if status is not None:
             values["status"] = compact_json(status)
         self._write(values)
-        if self._events:  # they came after a commit whose answer was lost
+        if self.uncommitted:  # they came after a commit whose answer was lost
             self._write(values)
 
     def look(self) -> None:
         """Take in what others have recorded since. It takes no lock."""
         if not self._tried:  # else the next commit tells which of these records are its own
-            with translated(self._database.name):
-                found = self._database.run(
-                    lambda connection: self._unseen(
-                        connection, self._database.sweep(connection, self.sweep)
-                    )
-                )
-                apply(self.state, decoded(found))
+
+            def read(connection: sa.Connection) -> list[LogRecord]:
+                sweep = self._database.sweep(connection, self.sweep)
+                return list(records_after(connection, sweep, self.state.number))
+
+            apply(self.state, self._database.run(read))
 
     def clock(self) -> float:
         """Seconds since 1970 on the clock of the store, which all its users share."""
@@ -254,15 +195,13 @@ class Hold:
 
     def release(self) -> None:
         """Let another controller hold the sweep. If this cannot be written, the hold runs out."""
+        clock = self._database.clock
         try:
             self._database.run(
-                lambda connection: self._renew(
-                    connection, self._database.clock(connection), held=0
-                ),
-                write=True,
+                lambda connection: self._renew(connection, clock(connection), held=0), write=True
             )
         except StoreError as error:
-            _LOG.warning("%s", error)
+            logging.getLogger(__name__).warning("%s", error)
         finally:
             self.forget()
 
@@ -270,34 +209,30 @@ class Hold:
         """Give the lock back and write nothing, such as if the sweep was deleted."""
         self._connection.close()
         if self._lock:
-            self._lock.release()
+            self._lock.close()
 
     def _write(self, values: Mapping[str, Any]) -> None:
-        with translated(self._database.name):
-            others, mine = retry(lambda: self._write_once(values))
-            self._tried = []
-            del self._events[: len(mine)]
-            apply(self.state, decoded(others))
-            if mine:
-                self.state.number = max(self.state.number, mine[-1].number)
+        unseen = self._database.run(
+            lambda connection: self._write_once(connection, values), write=True
+        )
+        apply(self.state, [one for one in unseen if (one.number, one.sum) not in self._tried])
+        del self.uncommitted[: len(self._tried)]
+        self.state.number = max([self.state.number, *(number for number, _ in self._tried)])
+        self._tried = set()
 
-    def _write_once(self, values: Mapping[str, Any]) -> tuple[list[Row], list[Row]]:
-        """One try at a commit.
-
-        Returns:
-            The new rows of others; the rows of queued events that are stored now.
-        """
-        with self._database.transaction(write=True) as connection:
-            sweep = self._database.sweep(connection, self.sweep, lock=True)
-            self._clock_ahead = sweep.now - time.time()
-            self._renew(connection, sweep.now, **values)
-            unseen = self._unseen(connection, sweep)
-            if set(unseen).isdisjoint(self._tried):
-                self._tried = rows_of(sweep, self._events)
-                append(connection, self._tried)
-                return unseen, self._tried
-            # they are stored, and only the answer was lost
-            return [row for row in unseen if row not in self._tried], self._tried
+    def _write_once(
+        self, connection: sa.Connection, values: Mapping[str, Any]
+    ) -> Sequence[LogRecord]:
+        """One try at a commit, after which `_tried` is stored; returns the records since a look."""
+        sweep = self._database.sweep(connection, self.sweep, lock=True)
+        self._clock_ahead = sweep.now - time.time()
+        self._renew(connection, sweep.now, **values)
+        unseen = list(records_after(connection, sweep, self.state.number))
+        if self._tried.isdisjoint((one.number, one.sum) for one in unseen):
+            rows = rows_of(sweep, self.uncommitted)
+            self._tried = {(row["number"], row["sum"]) for row in rows}
+            append(connection, rows)
+        return unseen  # else they are stored, and only the answer was lost
 
     def _renew(self, connection: sa.Connection, now: float, **values: Any) -> None:
         """Set the heartbeat, count one commit, and change other columns."""
@@ -308,7 +243,3 @@ class Hold:
             raise StoreError(
                 f"{self._database.name}: another controller has taken the sweep over; this one ends"
             )
-
-    def _unseen(self, connection: sa.Connection, sweep: Sweep) -> list[Row]:
-        """The rows of others since the last look."""
-        return [row for rows in rows_after(connection, sweep, self.state.number) for row in rows]

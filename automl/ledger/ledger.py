@@ -1,22 +1,25 @@
-"""Reads the sweeps of a database, creates and deletes them, and holds one for writing."""
+"""Reads the sweeps of a database, follows one, creates and deletes them, holds one for writing."""
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from pathlib import Path
-from threading import Lock
 from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
 
 from automl.core import (
     Answered,
+    Command,
     Created,
     Snapshot,
     SweepEvent,
@@ -26,6 +29,7 @@ from automl.core import (
 )
 from automl.core.arguments import MAX_NAME, check_name
 from automl.errors import UsageError
+from search_spaces.plugins import nearest
 from workers.files.folder import Folder
 
 from .database import (
@@ -34,16 +38,16 @@ from .database import (
     Database,
     HeldError,
     Sweep,
+    damaged,
     locate,
     open_database,
     translated,
 )
-from .follower import Follower, catch_up, read_sweep
-from .hold import FileLock, Hold, holder_alive, is_same, refusal, shown_state, wait_until_free
-from .log import LogRecord, append, records_after, records_of_trial, rows_of
+from .hold import Hold, holder_alive, locked, refusal, shown_state
+from .log import LogRecord, append, apply, records_after, rows_of
 
 T = TypeVar("T")
-LOCK: Final = "controller.lock"  # in the folder of a sweep
+MAX_COMMANDS: Final = 1000  # the newest ones, that a follower keeps
 MAX_BRIEF_SECONDS: Final = 60.0  # to wait for a process that holds a sweep for a moment
 
 
@@ -73,6 +77,98 @@ class SweepInfo:
         return {name: getattr(self, name) for name in names}
 
 
+def _info(sweep: Sweep) -> SweepInfo:
+    state = shown_state(sweep)
+    host, pid = (sweep.host, sweep.pid) if state == "running" else ("", 0)
+    version = (sweep.id, sweep.created, sweep.last, sweep.fence, sweep.commits, sweep.held)
+    facts = (sweep.name, state, sweep.created, sweep.seconds, sweep.num_trials)
+    return SweepInfo(*facts, host, pid, version)
+
+
+class Follower:
+    """One sweep as it was last read. `Ledger.follow` makes one; use it from one thread at a time.
+
+    Args:
+        database: of the store; name: of the sweep.
+
+    Attributes:
+        state: of the sweep; info: the same in a line.
+        commands: the newest commands to the sweep, in order.
+        events: that the latest `refresh` has read, if it did not read all of them.
+        epoch: grows if the sweep was replaced by another one of its name.
+    """
+
+    info: SweepInfo
+
+    def __init__(self, database: Database, name: str) -> None:
+        self._database = database
+        self._name = name
+        self._status: dict[str, Any] = {}  # further facts of the controller that runs
+        self._known: tuple[int, float] | None = None  # its id and when it was created
+        self.state = SweepState()
+        self.commands: deque[Command] = deque(maxlen=MAX_COMMANDS)
+        self.events: list[SweepEvent] = []
+        self.epoch = 0
+
+    def snapshot(self) -> Snapshot:
+        """The sweep as it was last read."""
+        shown, events = self.info.state, tuple(self.events)
+        return Snapshot.of(self.state, shown, self.info.seconds, events=events, **self._status)
+
+    def refresh(self) -> Sequence[int]:
+        """Read what is new; return the numbers of the trials that changed.
+
+        Raises:
+            StoreError: what was read is damaged, or the store cannot be read.
+            UsageError: the sweep was deleted.
+        """
+        try:
+            return read_sweep(self._database, self._name, self._read)
+        except BaseException:
+            self._known = None  # half of a change may be known
+            raise
+
+    def _read(self, connection: sa.Connection, sweep: Sweep) -> Sequence[int]:
+        is_new = self._known != (sweep.id, sweep.created)
+        if is_new:
+            self.state = SweepState()
+            self.commands.clear()
+            self.epoch += 1
+        self._known, self.info = (sweep.id, sweep.created), _info(sweep)
+        self._status = json.loads(sweep.status) if self.info.state == "running" else {}
+        records = list(records_after(connection, sweep, self.state.number))
+        self.commands += [one.event for one in records if isinstance(one.event, Command)]
+        self.events = [] if is_new else [one.event for one in records]
+        return sorted(apply(self.state, records))
+
+
+def read_sweep(database: Database, name: str, read: Callable[[sa.Connection, Sweep], T]) -> T:
+    """What a function reads of a sweep, in one transaction; waits for a server that restarts.
+
+    Raises:
+        StoreError: what it reads is damaged.
+        UsageError: there is no such sweep.
+    """
+    check_name(name)
+
+    def find(connection: sa.Connection) -> list[T]:
+        found = database.sweeps(connection, SWEEPS.c.name == name)
+        return [read(connection, sweep) for sweep in found]
+
+    collects = gc.isenabled()
+    gc.disable()  # it would scan all rows again and again
+    try:
+        found = database.run(find)
+    finally:
+        if collects:
+            gc.enable()
+    if found:
+        return found[0]
+    names = [sweep.name for sweep in database.run(database.sweeps)]
+    hint = nearest(name, names) if names else "it has no sweeps yet"
+    raise UsageError(f"there is no sweep named {name!r} in {database.name}: {hint}")
+
+
 class Ledger:
     """The sweeps of a SQL database. Reading takes no lock, writing needs `hold`.
 
@@ -84,11 +180,8 @@ class Ledger:
         # In memory only the workers of a sweep make it.
         self._folder = folder or Path(tempfile.gettempdir(), f"automl-{uuid.uuid4().hex}")
         self._lockable = file is not None
-        self._is_server = database.is_server
         self.name = database.name
         self._held: dict[str, Hold] = {}
-        self._view_lock = Lock()
-        self._view: tuple[str, Follower] | None = None  # of the sweep that was looked at last
 
     @classmethod
     def open(
@@ -123,10 +216,7 @@ class Ledger:
 
     def sweeps(self) -> list[SweepInfo]:
         """Every sweep, the newest one last."""
-        found = self._database.run(self._database.sweeps)
-        if not found:
-            self._database.run(self._database.check_rows)
-        return list(map(_info, found))
+        return list(map(_info, self._database.run(self._database.sweeps)))
 
     def exists(self, sweep: str) -> bool:
         """Whether there is a sweep of that name."""
@@ -134,35 +224,34 @@ class Ledger:
 
     def spec(self, sweep: str) -> SweepSpec:
         """The specification that the sweep has now."""
-        return self._look(sweep, lambda view: view.state.spec)
+        return self.state(sweep).spec
 
     def state(self, sweep: str) -> SweepState:
         """The state of the sweep, which is the caller's own."""
 
-        def read(connection: sa.Connection, found: Sweep) -> SweepState:
-            return catch_up(connection, found, SweepState())
-
-        return read_sweep(self._database, sweep, read)
+        state = SweepState()
+        apply(state, self.read(sweep))
+        return state
 
     def trials(self, sweep: str) -> list[Trial]:
         """Every trial by number, with its reports."""
-        return self._look(sweep, lambda view: list(view.state.trials))
+        return list(self.state(sweep).trials)
 
     def snapshot(self, sweep: str) -> Snapshot:
         """The sweep as it is now."""
-        return self._look(sweep, Follower.snapshot)
+        follower = self.follow(sweep)
+        follower.refresh()
+        return follower.snapshot()
 
     def follow(self, sweep: str) -> Follower:
         """A follower of the sweep; it reads nothing yet."""
         return Follower(self._database, sweep)
 
-    def read(self, sweep: str, after: int = 0, trial: int | None = None) -> list[LogRecord]:
-        """The records of the log after one of this number, in order; only those of a `trial`."""
+    def read(self, sweep: str, after: int = 0) -> list[LogRecord]:
+        """The records of the log after one of this number, in order."""
 
         def read(connection: sa.Connection, found: Sweep) -> list[LogRecord]:
-            if trial is not None:
-                return records_of_trial(connection, found, trial)
-            return [one for records in records_after(connection, found, after) for one in records]
+            return list(records_after(connection, found, after))
 
         return read_sweep(self._database, sweep, read)
 
@@ -173,14 +262,11 @@ class Ledger:
     def answer(self, sweep: str, command: int) -> tuple[Answered | None, bool]:
         """The answer to a request, None if there is none yet; and whether a controller runs."""
 
-        def read(connection: sa.Connection, found: Sweep) -> tuple[Answered | None, bool]:
-            for records in records_after(connection, found, command):
-                for _, _, event in records:
-                    if isinstance(event, Answered) and event.command == command:
-                        return event, True
-            return None, holder_alive(found)
-
-        return read_sweep(self._database, sweep, read)
+        is_held = read_sweep(self._database, sweep, lambda _, found: holder_alive(found))
+        for _, _, event, _ in self.read(sweep, command):
+            if isinstance(event, Answered) and event.command == command:
+                return event, True
+        return None, is_held
 
     def files(self, sweep: str) -> Folder:
         """The folder of the sweep's checkpoints and logs; it may not exist yet."""
@@ -188,8 +274,11 @@ class Ledger:
 
     def check(self) -> None:
         """Read everything; raise StoreError if a page or a record is damaged or missing."""
-        self._database.check_pages()
-        self._database.run(self._database.check_rows)
+        if not self._database.is_server:
+            query = sa.text("PRAGMA integrity_check(1)")
+            found = self._database.run(lambda connection: connection.execute(query).scalar())
+            if found != "ok":
+                raise damaged(self.name, str(found))
         for info in self.sweeps():
             self.state(info.name)
 
@@ -207,17 +296,23 @@ class Ledger:
             UsageError: the name is malformed, or it is in use and `rename` is False.
         """
         check_name(spec.name)
-        name, number = spec.name, 1
-        while not self._insert_sweep(replace(spec, name=name), environment or {}):
-            if not rename:
-                raise UsageError(
-                    f"there is a sweep named {name!r} in {self.name}: "
-                    f"choose another name, or go on with it: resume=True, or automl resume {name}"
-                )
-            number += 1
-            suffix = f"-{number}"
-            name = spec.name[: MAX_NAME - len(suffix)] + suffix
-        return name
+        shortened = (f"{spec.name[: MAX_NAME - len(f'-{n}')]}-{n}" for n in count(2))
+        with translated(self.name), self._database.transaction(write=True) as connection:
+            self._database.lock_schema(connection)
+            known = set(connection.scalars(sa.select(SWEEPS.c.name)))
+            name = next(one for one in chain([spec.name], shortened) if one not in known)
+            if rename or name == spec.name:
+                number = (connection.scalar(sa.select(sa.func.max(SWEEPS.c.id))) or 0) + 1
+                row = sa.insert(SWEEPS).values(id=number, name=name, created=time.time(), last=0)
+                connection.execute(row)
+                (sweep,) = self._database.sweeps(connection, SWEEPS.c.id == number)
+                created = Created(replace(spec, name=name).to_dict(), environment or {})
+                append(connection, rows_of(sweep, [created]))
+                return name
+        raise UsageError(
+            f"there is a sweep named {spec.name!r} in {self.name}: choose another name, "
+            f"or go on with it: resume=True, or automl resume {spec.name}"
+        )
 
     def append(self, sweep: str, *events: SweepEvent) -> list[int]:
         """Add events to the log, whoever holds the sweep; returns their numbers.
@@ -228,7 +323,7 @@ class Ledger:
         with translated(self.name), self._database.transaction(write=True) as connection:
             rows = rows_of(self._database.sweep(connection, seen, lock=True), events)
             append(connection, rows)
-        return [row.number for row in rows]
+        return [row["number"] for row in rows]
 
     def hold(self, sweep: str, *, brief: bool = False) -> Hold:
         """Hold a sweep for writing; wait for a process that holds it for a moment only.
@@ -243,12 +338,8 @@ class Ledger:
         while True:
             try:
                 return self._hold(sweep, brief=brief)
-            except HeldError:
-                row = self._row(sweep)
-                # Who has the lock of the folder writes the row a moment later.
-                arrives = self._lockable and not holder_alive(row)
-                ends = json.loads(row.status).get("brief") or arrives
-                if not row.fence or not ends or time.monotonic() > deadline:
+            except HeldError as error:
+                if not error.brief or time.monotonic() > deadline:
                     raise
             time.sleep(0.05)
 
@@ -263,7 +354,6 @@ class Ledger:
         Raises:
             StoreError: a controller holds the sweep.
         """
-        self._row(sweep)
         held = self.hold(sweep)
 
         def remove(connection: sa.Connection) -> None:
@@ -272,21 +362,12 @@ class Ledger:
 
         try:
             self._database.run(remove, write=True)
-            self._held.pop(sweep).forget()
         finally:
-            self.release(sweep)
+            self._held.pop(sweep).forget()
         with translated(self.name):
             self.files(sweep).remove()
 
     # how
-
-    def _look(self, sweep: str, ask: Callable[[Follower], T]) -> T:
-        """What is asked of the sweep as it is now, of which only what is new is read."""
-        with self._view_lock:
-            if self._view is None or self._view[0] != sweep:
-                self._view = (sweep, self.follow(sweep))
-            self._view[1].refresh()
-            return ask(self._view[1])
 
     def _row(self, sweep: str) -> Sweep:
         return read_sweep(self._database, sweep, lambda _, found: found)
@@ -294,47 +375,23 @@ class Ledger:
     def _hold(self, sweep: str, *, brief: bool) -> Hold:
         seen = self._row(sweep)
         with translated(self.name):
-            lock = FileLock(self.files(sweep), LOCK) if self._lockable else None
+            lock = locked(self.files(sweep), "controller.lock") if self._lockable else None
+        if self._lockable and lock is None:
+            raise refusal(self._row(sweep))
+
+        def take(connection: sa.Connection) -> Hold:
+            # The second of two that come at once waits here, and finds the first's hold.
+            before = self._database.sweep(connection, seen, lock=True)
+            if lock is None and holder_alive(before):
+                raise refusal(before)
+            state = SweepState()
+            apply(state, records_after(connection, before))
+            return Hold(self._database, connection, before, state, lock, brief=brief)
+
         try:
-            if lock and not lock.acquire():
-                raise refusal(self._row(sweep))
-            if self._is_server:
-                seen = wait_until_free(lambda: self._row(sweep))
-            state = self.state(sweep)
-
-            def take(connection: sa.Connection) -> Hold:
-                # The second of two that come at once waits here, and finds the first's hold.
-                before = self._database.sweep(connection, seen, lock=True)
-                if self._is_server and not is_same(before, seen):
-                    raise refusal(before)
-                catch_up(connection, before, state)
-                return Hold(self._database, connection, before, state, lock, brief=brief)
-
-            held = self._database.run(take, write=True)
+            self._held[sweep] = self._database.run(take, write=True)
         except BaseException:
             if lock:
-                lock.release()
+                lock.close()
             raise
-        self._held[sweep] = held
-        return held
-
-    def _insert_sweep(self, spec: SweepSpec, environment: Mapping[str, Any]) -> bool:
-        """Add a sweep; False if its name is in use."""
-        with translated(self.name), self._database.transaction(write=True) as connection:
-            self._database.lock_schema(connection)
-            if connection.execute(sa.select(SWEEPS).where(SWEEPS.c.name == spec.name)).first():
-                return False
-            number = (connection.scalar(sa.select(sa.func.max(SWEEPS.c.id))) or 0) + 1
-            facts = {"id": number, "name": spec.name, "created": time.time(), "last": 0}
-            connection.execute(sa.insert(SWEEPS), facts)
-            (sweep,) = self._database.sweeps(connection, SWEEPS.c.id == number)
-            append(connection, rows_of(sweep, [Created(spec.to_dict(), environment)]))
-        return True
-
-
-def _info(sweep: Sweep) -> SweepInfo:
-    state = shown_state(sweep, sweep.closed)
-    host, pid = (sweep.host, sweep.pid) if state == "running" else ("", 0)
-    version = (sweep.id, sweep.created, sweep.last, sweep.fence, sweep.commits, sweep.held)
-    facts = (sweep.name, state, sweep.created, sweep.seconds, sweep.num_trials)
-    return SweepInfo(*facts, host, pid, version)
+        return self._held[sweep]

@@ -9,20 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from automl.core import Snapshot, Trial, TrialState, text
 from automl.core.arguments import duration, json_data
 from automl.core.text import number, shell_line
-from automl.suggesters.base import Array, Belief
+from automl.suggesters.base import Array
 from search_spaces import Choice, Float, Int, Parameter
 from workers.protocol import Params
 
 from .failures import FailureGroup, failure_groups
 from .recommendation import Recommendation, believed, interval, judged, share, spread
 from .record import Record
+
+if TYPE_CHECKING:
+    from automl.suggesters.belief import Belief
 
 GRID: Final = 181  # values of a number, over its range
 MAX_DOTS: Final = 200  # of trials, in a row
@@ -131,7 +134,15 @@ class Answer:
             "numbers": advice.trials if advice else (),
             "lines": self.lines,
             "luck": self.luck,
-            "rows": [_row_data(row) for row in self.rows],
+            "rows": [
+                {
+                    **{k: json_data(v) for k, v in vars(row).items()},
+                    "words": row.words,
+                    "back": row.back,
+                    "ends": [number(one) for one in row.ends],
+                }
+                for row in self.rows
+            ],
             "outlook": str(self.outlook) if self.outlook else "",
             "gains": dict(self.outlook.gains) if self.outlook else {},
             "noise": self.outlook.noise if self.outlook else None,
@@ -349,15 +360,6 @@ def _candidates(
 
 def _typed(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else "null" if value is None else str(value)
-
-
-def _row_data(row: AnswerRow) -> dict[str, Any]:
-    return {
-        **{k: json_data(v) for k, v in vars(row).items()},
-        "words": row.words,
-        "back": row.back,
-        "ends": [number(one) for one in row.ends],
-    }
 
 
 def knee(snapshot: Snapshot, front: Sequence[Trial]) -> int | None:

@@ -106,11 +106,6 @@ class Confirmation:
         return min(others, key=lambda r: self.goal.loss(r.mean), default=None)
 
     @property
-    def num_runs(self) -> int:
-        """How often the configurations have run in all."""
-        return sum(len(r.values) + r.failed for r in self.repeats)
-
-    @property
     def leader(self) -> Repeats:
         """The configuration with the best mean; the first if none has succeeded."""
         known = [r for r in self.repeats if r.values]

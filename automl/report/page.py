@@ -60,7 +60,7 @@ MAX_TRACEBACK: Final = 3000  # characters
 
 
 def save(sweep: Snapshot | Record, path: str | os.PathLike[str]) -> None:
-    """Write the report; an existing file is replaced once the new one is complete.
+    """Write the report, which needs no network; an old file is replaced once the new one is whole.
 
     Raises:
         UsageError: the file cannot be written.
@@ -90,8 +90,7 @@ def data_of(record: Record, *, modelled: bool = True) -> dict[str, Any]:
         refresh=tuple,
         snapshot=lambda: record.snapshot,
         epoch=0,
-        created=0.0,
-        host="",
+        info=SimpleNamespace(created=0.0, host=""),
         commands=(),
         state=SimpleNamespace(limits={}),
     )

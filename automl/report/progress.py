@@ -159,7 +159,6 @@ class PlainLines:
         """Print what is new."""
         if snapshot.dashboard:
             self._once(snapshot, f"Ray dashboard: {snapshot.dashboard}")
-        self._once(snapshot, snapshot.waits_for)
         waiting = len(snapshot.in_state(TrialState.RUNNING))
         for event in snapshot.events if waiting else ():
             if isinstance(event, Noted) and event.kind == "end":

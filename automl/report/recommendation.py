@@ -11,21 +11,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from automl.core import Snapshot, Trial, TrialState, text
 from automl.core.ranking import original
 from automl.core.text import number
-from automl.suggesters import SUGGESTERS
-from automl.suggesters.base import Array, Belief
+from automl.suggesters.base import Array
 from workers.protocol import Params
 
 from .confirmations import Confirmation
 from .record import Record
 
-MODEL: Final = "bayes"  # the suggester whose model judges, whichever has proposed the trials
+if TYPE_CHECKING:
+    from automl.suggesters.belief import Belief
+
 TOPS: Final = {"accuracy": 1.0, "acc": 1.0, "auc": 1.0, "f1": 1.0, "bleu": 100.0, "chrf": 100.0}
 MAX_RIVALS: Final = 120  # the most promising of what was tried, that the best is compared with
 
@@ -71,7 +72,11 @@ class Recommendation:
         """The answer in sentences, the same wherever people look."""
         goal, default = snapshot.goals[0], text.baseline_name(snapshot)
         trials = f"trial{'s' * (len(self.trials) > 1)} {', '.join(map(str, self.trials))}"
-        source = f" by {_counted(self.runs, 'new run')} of automl confirm" if self.confirmed else ""
+        source = (
+            f" by {self.runs} new run{'s' * (self.runs != 1)} of automl confirm"
+            if self.confirmed
+            else ""
+        )
         value = f"{goal.metric} {_value(self.mean, self.interval)}{source}"
         first = " by the first goal" if len(snapshot.goals) > 1 else ""
         found = [f"Recommended{first}: {trials}, {value}"]
@@ -118,10 +123,10 @@ def believed(record: Record) -> Belief | None:
     spec = record.snapshot.spec
     if spec is None or len(record.snapshot.in_state(TrialState.COMPLETED)) < 3:
         return None
-    kind = SUGGESTERS.get(MODEL)
-    model = kind(record.space, spec.goals, spec.constraints, seed=spec.seed)
+    from automl.suggesters.belief import belief
+
     ended = [trial for trial in record.trials if trial.state.finished]
-    found = model.belief(ended)
+    found = belief(record.space, spec.goals, spec.constraints, spec.seed, ended)
     return found if found is not None and found.trustworthy else None
 
 
@@ -264,10 +269,6 @@ def _same(record: Record, trial: Trial) -> dict[int, float]:
 
 def _mean(values: Mapping[int, float]) -> float | None:
     return float(np.mean(list(values.values()))) if values else None
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count} {word}{'s' * (count != 1)}"
 
 
 def _value(mean: float, ends: tuple[float, float] | None) -> str:

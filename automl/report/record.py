@@ -99,13 +99,11 @@ class Record:
         """Every trial by number."""
         return self.snapshot.trials
 
-    def value(self, trial: Trial, index: int = 0) -> float | None:
-        """The value of a trial for a goal; None if it has none."""
-        return self.snapshot.value(trial, index)
-
     def scored(self) -> list[tuple[Trial, float]]:
         """The trials with a value for the first goal, the best first."""
         found = [
-            (trial, value) for trial in self.trials if (value := self.value(trial)) is not None
+            (trial, value)
+            for trial in self.trials
+            if (value := self.snapshot.value(trial)) is not None
         ]
         return sorted(found, key=lambda item: (self.goal.loss(item[1]), item[0].number))

@@ -19,7 +19,7 @@ from .answer import knee
 from .terminal_view import state_lines
 
 if TYPE_CHECKING:
-    from automl.ledger.follower import Follower
+    from automl.ledger.ledger import Follower
 
 FACTS: Final = (
     "number", "state", "failure", "message", "source", "attempts", "seconds",
@@ -195,9 +195,9 @@ class SweepData:
             "version": self.version,
             "epoch": self.epoch,
             "state": snapshot.state,
-            "created": self._follower.created,
+            "created": self._follower.info.created,
             "seconds": snapshot.seconds,
-            "host": self._follower.host,
+            "host": self._follower.info.host,
             "goals": [_goal(goal) for goal in snapshot.goals],
             "constraints": [str(constraint) for constraint in snapshot.constraints],
             "budget": vars(snapshot.budget),

@@ -114,10 +114,9 @@ def _outlook(snapshot: Snapshot) -> list[str]:
 
 def _workers(snapshot: Snapshot) -> list[str]:
     """How many workers are busy; none are known while Ray starts, which takes seconds."""
-    waits = [snapshot.waits_for] if snapshot.waits_for and snapshot.state == "running" else []
     if snapshot.num_slots:
-        return [f"workers {snapshot.busy_slots} of {snapshot.num_slots} busy", *waits]
-    return waits or ["workers are starting"] * (snapshot.state == "running")
+        return [f"workers {snapshot.busy_slots} of {snapshot.num_slots} busy"]
+    return ["workers are starting"] * (snapshot.state == "running")
 
 
 # The parts of the view, from top to bottom

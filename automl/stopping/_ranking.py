@@ -67,9 +67,8 @@ class TrialCurves:
     def losses(self, place: int) -> LossVector | None:
         """The loss vector at a report; None if a goal has no value yet."""
         best = self.best(place)
-        if not all(map(math.isfinite, best)):
-            return None
-        return self._curves[0][place].excess, *best
+        known = all(map(math.isfinite, best))
+        return (self._curves[0][place].excess, *best) if known else None
 
     def losses_at(self, least: float) -> LossVector | None:
         """The loss vector at the first report of progress `least` or more; None before."""
@@ -79,9 +78,7 @@ class TrialCurves:
 
 def dominates(one: LossVector, other: LossVector) -> bool:
     """Whether `one` is better: a smaller violation or, if these are equal, Pareto dominance."""
-    if one[0] != other[0]:
-        return one[0] < other[0]
-    return ranking.dominates(one, other)
+    return one[0] < other[0] or (one[0] == other[0] and ranking.dominates(one, other))
 
 
 def ranked(losses: Sequence[LossVector]) -> list[int]:
@@ -92,10 +89,8 @@ def ranked(losses: Sequence[LossVector]) -> list[int]:
     """
     if not losses or len(losses[0]) == 2:
         return sorted(range(len(losses)), key=lambda i: (losses[i], i))
-    rank_sums = [0.0] * len(losses)
-    for column in range(1, len(losses[0])):
-        for rank, i in enumerate(sorted(range(len(losses)), key=lambda i: losses[i][column])):
-            rank_sums[i] += rank
+    ranks = np.array(losses)[:, 1:].argsort(0, kind="stable").argsort(0, kind="stable")
+    rank_sums = ranks.sum(1).tolist()
     order: list[int] = []
     left = sorted(range(len(losses)), key=lambda i: (rank_sums[i], i))
     while left:

@@ -124,13 +124,8 @@ def _rank_correlation(there: Array, final: Array) -> float:
 
     Goals with equal final losses are left out; 0 if none is left.
     """
-    found = []
-    for one, other in zip(rankdata(there, axis=0).T, rankdata(final, axis=0).T, strict=True):
-        spread = float(one.std() * other.std())
-        if other.std() > 0:
-            found.append(
-                float(np.mean((one - one.mean()) * (other - other.mean()))) / spread
-                if spread > 0
-                else 0.0
-            )
-    return min(found, default=0.0)
+    ranks = rankdata([there, final], axis=1)
+    spread = ranks.std(1)
+    both = ((ranks - ranks.mean(1, keepdims=True)).prod(0)).mean(0)
+    found = both / np.where(spread.prod(0) > 0, spread.prod(0), 1.0)
+    return min(found[spread[1] > 0].tolist(), default=0.0)

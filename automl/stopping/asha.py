@@ -4,9 +4,9 @@ Source: Li et al., "A system for massively parallel hyperparameter tuning", MLSy
 """
 
 import math
-from bisect import bisect_left, insort
 from collections.abc import Sequence
-from itertools import islice
+from heapq import nsmallest
+from itertools import accumulate
 from typing import Any, Final
 
 from automl.core import Trial, TrialState
@@ -19,40 +19,26 @@ MAX_SORTED: Final = 300  # trials of a rung that are sorted by several goals, th
 
 
 class Rung:
-    """The trials that reached one level, and those that are paused there."""
+    """The trials that reached one level, with their losses, and those that are paused there."""
 
-    def __init__(self, single: bool) -> None:
-        self._single = single
+    def __init__(self) -> None:
         self.losses: dict[int, LossVector] = {}
         self.promoted: set[int] = set()
         self.paused: set[int] = set()
-        self._sorted: list[tuple[LossVector, int]] = []
-
-    def add(self, number: int, losses: LossVector) -> None:
-        """Add a trial that reached this level, unless it is known here."""
-        if number not in self.losses:
-            self.losses[number] = losses
-            insort(self._sorted, (losses, number))
-
-    def remove(self, number: int) -> None:
-        """Forget a trial that is known here."""
-        del self._sorted[bisect_left(self._sorted, (self.losses.pop(number), number))]
-        self.promoted.discard(number)
-        self.paused.discard(number)
 
     def place(self, number: int) -> int:
         """How many trials are better than this one."""
-        if self._single:
-            return bisect_left(self._sorted, (self.losses[number], number))
+        mine = self.losses[number], number
+        if len(mine[0]) == 2:
+            return sum((losses, other) < mine for other, losses in self.losses.items())
         numbers = sorted({*list(self.losses)[-MAX_SORTED:], number})
         order = ranked([self.losses[n] for n in numbers])
         return order.index(numbers.index(number)) * len(self.losses) // len(numbers)
 
     def best_paused(self) -> int | None:
         """The best trial that is paused here."""
-        paused = (entry for entry in self._sorted if entry[1] in self.paused)
-        some = list(islice(paused, 1 if self._single else MAX_SORTED))
-        return some[ranked([losses for losses, _ in some])[0]][1] if some else None
+        best = nsmallest(MAX_SORTED, ((self.losses[number], number) for number in self.paused))
+        return best[ranked([losses for losses, _ in best])[0]][1] if best else None
 
 
 class AshaStopper(Stopper):
@@ -85,9 +71,9 @@ class AshaStopper(Stopper):
         **options: Any,
     ) -> None:
         super().__init__(*args, **options)
-        self.factor = self.check_least("factor", factor, 2)
-        self.brackets = self.check_least("brackets", brackets, 1)
-        self._first = self.check_positive("grace", grace)  # progress of level 0
+        self.factor = self.checked("factor", factor, "at least 2", factor >= 2)
+        self.brackets = self.checked("brackets", brackets, "at least 1", brackets >= 1)
+        self._first: float | None = self.checked_grace(grace)  # progress of level 0
         self.warmup = WarmUp(self.goals, end=grace)
         self._rungs: dict[tuple[int, int], Rung] = {}  # by bracket and level
         self._level: dict[int, int] = {}  # the highest level that each trial reached
@@ -102,14 +88,13 @@ class AshaStopper(Stopper):
             self._climb(trial, bracket)
         rung = self._rungs.get((bracket, self._level.get(number, -1)))
         if rung is not None and number in rung.losses:
-            rung.paused.discard(number)
-            if trial.state is TrialState.PAUSED and number not in rung.promoted:
-                rung.paused.add(number)
+            is_paused = trial.state is TrialState.PAUSED and number not in rung.promoted
+            (rung.paused.add if is_paused else rung.paused.discard)(number)
 
     def decide(self, trial: Trial, trials: Sequence[Trial]) -> Decision:
         """Pause at a level that the trial has just reached, unless it is among the best there."""
         number, level = trial.number, self._level.get(trial.number, -1)
-        rung = self._waiting_rung(number)
+        rung = self.waiting_rung(number)
         if rung is None or (
             self.max_steps is not None and trial.reports[-1].step >= self.max_steps
         ):
@@ -142,16 +127,11 @@ class AshaStopper(Stopper):
                 last and not rung.promoted and (bracket, level + 1) not in self._rungs
             ):
                 rung.promoted.add(number)
-                where = f"{place + 1} of {len(rung.losses)} at {self.level(level):g}"
-                return number, f"{self.name}: {where}, the best {max(quota, 1)} go on"
+                return number, (
+                    f"{self.name}: {place + 1} of {len(rung.losses)} at {self.level(level):g}, "
+                    f"the best {max(quota, 1)} go on"
+                )
         return None
-
-    def waiting(self, number: int) -> Rung | None:
-        """Mark a running trial as paused in the rung that it reached; None if it is in none."""
-        rung = self._waiting_rung(number)
-        if rung is not None:
-            rung.paused.add(number)
-        return rung
 
     def next_level(self, number: int) -> float:
         """The progress at which the trial is compared next."""
@@ -159,22 +139,15 @@ class AshaStopper(Stopper):
 
     def level(self, index: int) -> float:
         """The progress of level `index`."""
-        assert self._first is not None
-        return self._first * float(self.factor**index)
+        return (self._first or 0.0) * float(self.factor**index)
 
     def bracket(self, number: int) -> int:
         """The bracket of a trial; lower ones have more trials."""
-        if self.brackets == 1:
-            return 0
         shares = [self.factor ** (self.brackets - 1 - s) / (s + 1) for s in range(self.brackets)]
         position = (number * 0.6180339887498949) % 1.0 * sum(shares)  # a low-discrepancy sequence
-        for bracket, share in enumerate(shares):
-            position -= share
-            if position < 0:
-                return bracket
-        return self.brackets - 1
+        return sum(position >= end for end in accumulate(shares[:-1]))
 
-    def _waiting_rung(self, number: int) -> Rung | None:
+    def waiting_rung(self, number: int) -> Rung | None:
         """The rung that a trial reached and was not promoted from; None during the warm-up."""
         level = self._level.get(number, -1)
         rung = self._rungs.get((self.bracket(number), level))
@@ -188,20 +161,12 @@ class AshaStopper(Stopper):
         A report at step 0 is before the training: it is not compared.
         """
         metric = self.goals[0].metric
-        latest = trial.reports[-1] if trial.reports else None
-        if (
-            latest is None
-            or trial.reports.first(metric) is None
-            or progress(latest, self.goals) <= 0
-        ):
+        if trial.reports.first(metric) is None or progress(trial.reports[-1], self.goals) <= 0:
             return None  # without looking at every report again
-        ats = (progress(p, self.goals) for p in trial.reports if metric in p.metrics)
+        ats = (progress(point, self.goals) for point in trial.reports if metric in point.metrics)
         first = next((at for at in ats if at > 0), None)
-        if (
-            first is None
-            or self.max_steps is None
-            or any(goal.within is not None for goal in self.goals)
-        ):
+        timed = any(goal.within is not None for goal in self.goals)
+        if first is None or self.max_steps is None or timed:
             return first
         return self.max_steps / float(
             self.factor ** int(math.log(self.max_steps / first, self.factor) + 1e-9)
@@ -220,8 +185,8 @@ class AshaStopper(Stopper):
         while self.level(level) <= reached:
             losses = curves.losses_at(self.level(level) * (1 - 1e-9))
             if losses is not None and level >= bracket:
-                rung = self._rungs.setdefault((bracket, level), Rung(len(self.goals) == 1))
-                rung.add(trial.number, losses)
+                rung = self._rungs.setdefault((bracket, level), Rung())
+                rung.losses.setdefault(trial.number, losses)
             below = self._rungs.get((bracket, level - 1))
             if below is not None and trial.number in below.losses:
                 below.promoted.add(trial.number)
@@ -239,4 +204,6 @@ class AshaStopper(Stopper):
             rung = self._rungs.get((bracket, level))
             known = rung.losses.get(trial.number) if rung else None
             if rung and known and known != curves.losses_at(self.level(level) * (1 - 1e-9)):
-                rung.remove(trial.number)
+                del rung.losses[trial.number]
+                rung.promoted.discard(trial.number)
+                rung.paused.discard(trial.number)

@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from automl.core import Constraint, Goal, Trial
 from automl.errors import UsageError
@@ -44,13 +44,12 @@ class Stopper(ABC):
         spent: share of the sweep's budget that is used, 0 to 1.
         seconds_left: of the sweep's budget; infinite without a time limit.
         guided: whether `propose` chooses new configurations, that is, there is a context.
-        proposes: whether the class can choose them; its constructor takes `context`.
-        one_by_one: whether new trials are proposed one at a time, each compared with paused ones.
+        proposes: whether the class can choose them, one at a time, each compared with the paused
+            trials; its constructor takes `context`.
     """
 
     name: ClassVar[str]
     proposes: ClassVar[bool] = False
-    one_by_one: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -72,21 +71,16 @@ class Stopper(ABC):
         self.guided = context is not None
         self.update_budget(0.0, math.inf)
 
-    def check_least(self, name: str, value: int, least: int) -> int:
-        """The value of an option; raises UsageError if it is below `least`."""
-        if value < least:
-            raise UsageError(
-                f"{name} of stopper {self.name!r} must be at least {least}, got {value}"
-            )
+    def checked(self, name: str, value: Any, rule: str, holds: bool) -> Any:
+        """The value of an option; raises UsageError if its rule does not hold."""
+        if not holds:
+            raise UsageError(f"{name} of stopper {self.name!r} must be {rule}, got {value}")
         return value
 
-    def check_positive(self, name: str, value: float | None) -> float | None:
-        """The value of an option; raises UsageError if it is not above 0 and finite, or None."""
-        if value is not None and not (value > 0 and math.isfinite(value)):
-            raise UsageError(
-                f"{name} of stopper {self.name!r} must be above 0 and finite, got {value}"
-            )
-        return value
+    def checked_grace(self, grace: float | None) -> Any:
+        """The progress of the first comparison, None if it is not given."""
+        known = grace is None or (grace > 0 and math.isfinite(grace))
+        return self.checked("grace", grace, "above 0 and finite", known)
 
     def update_budget(self, spent: float, seconds_left: float) -> None:
         """Note how much of the budget is used; called before each decision."""

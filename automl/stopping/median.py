@@ -35,9 +35,9 @@ class MedianStopper(Stopper):
         self, *args: Any, grace: float | None = None, trials: int = 5, **options: Any
     ) -> None:
         super().__init__(*args, **options)
-        self._min_trials = self.check_least("trials", trials, 1)
+        self._min_trials = self.checked("trials", trials, "at least 1", trials >= 1)
         self._curves: dict[int, TrialCurves] = {}
-        self._warmup = WarmUp(self.goals, end=self.check_positive("grace", grace))
+        self._warmup = WarmUp(self.goals, end=self.checked_grace(grace))
 
     def observe(self, trial: Trial) -> None:
         self._warmup.observe(trial)

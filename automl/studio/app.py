@@ -67,7 +67,7 @@ def create_app(watcher: Watcher, store: str, token: str, *, option: str = "") ->
     everywhere = {"store": ledger.name, "option": option}
     routes = [
         *(Route(path, _page) for path in PAGES),
-        Route("/api/sweeps", _json(lambda _: [entry.line() for entry in watcher.heads()])),
+        Route("/api/sweeps", _json(lambda _: [entry.line() for entry in ledger.sweeps()])),
         Route("/api/overview", _json(lambda _: {**watcher.overview(), **everywhere})),
         Route(sweep, about(lambda view, _: view.page())),
         Route(
@@ -76,7 +76,9 @@ def create_app(watcher: Watcher, store: str, token: str, *, option: str = "") ->
         ),
         Route(f"{sweep}/table", about(lambda view, request: view.table(*_since(request)))),
         Route(f"{sweep}/curves", about(partial(_curves, ledger))),
-        Route(trial, about(partial(_trial, ledger))),
+        Route(
+            trial, about(lambda view, r: trial_page.describe(ledger, view, r.path_params["trial"]))
+        ),
         Route(f"{trial}/log", about(partial(_log, ledger))),
         *(Route(f"{sweep}/{verb}", partial(_act, store, verb), methods=["POST"]) for verb in VERBS),
         Route("/api/events", events),
@@ -103,11 +105,6 @@ def _curves(ledger: Ledger, view: SweepData, request: Request) -> Any:
     known = ledger.trials(view.name)
     found = [known[int(one)] for one in numbers if one.isdecimal() and int(one) < len(known)]
     return {trial.number: curves(trial, metrics, 120) for trial in found}
-
-
-def _trial(ledger: Ledger, view: SweepData, request: Request) -> Any:
-    """The page of a trial."""
-    return trial_page.describe(ledger, view, request.path_params["trial"])
 
 
 def _log(ledger: Ledger, view: SweepData, request: Request) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -30,13 +29,11 @@ class Guard:
     Args:
         app: answers what is allowed.
         token: the secret of this studio.
-        hosts: names under which the server may be called, without ports.
     """
 
-    def __init__(self, app: ASGIApp, token: str, hosts: Iterable[str] = LOOPBACK) -> None:
+    def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
         self._expected = f"Bearer {token}".encode()
-        self._hosts = frozenset(hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -60,7 +57,8 @@ class Guard:
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if _without_port(host) not in self._hosts:
+        name, _, port = host.rpartition(":")
+        if (name if port.isdecimal() else host).lower() not in LOOPBACK:
             return 421, "this server does not answer to that host name"
         origin = headers.get("origin")
         elsewhere = origin is not None and origin.partition("://")[2] != host
@@ -70,8 +68,3 @@ class Guard:
         if scope["path"].startswith("/api/") and not hmac.compare_digest(given, self._expected):
             return 401, "open the address that automl studio printed: it holds the token"
         return None
-
-
-def _without_port(host: str) -> str:
-    name, colon, port = host.rpartition(":")
-    return name.lower() if colon and port.isdecimal() else host.lower()

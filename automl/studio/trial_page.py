@@ -38,7 +38,8 @@ def describe(ledger: Ledger, view: SweepData, number: int) -> dict[str, Any]:
     if number >= len(view.snapshot.trials):
         raise UsageError(f"sweep {view.name} has no trial {number}")
     trial = ledger.trials(view.name)[number]
-    events = [(one.recorded, one.event) for one in ledger.read(view.name, trial=number)]
+    records = [one for one in ledger.read(view.name) if one.event.trial == number]
+    events = [(one.recorded, one.event) for one in records]
     details = trial.facts
     return {
         **trial.summary(),

@@ -66,13 +66,9 @@ class Watcher:
 
     # what the pages ask for
 
-    def heads(self) -> list[SweepInfo]:
-        """Every sweep, the newest one last."""
-        return self.ledger.sweeps()
-
     def overview(self) -> dict[str, Any]:
         """Every sweep with its line; the line is missing until the sweep has been read."""
-        heads = {entry.name: entry for entry in self.heads()}
+        heads = {entry.name: entry for entry in self.ledger.sweeps()}
         with self._lock:
             self._heads = heads
             lines = self._lines | {name: view.row() for name, view in self._views.items()}
@@ -139,7 +135,7 @@ class Watcher:
 
     def _look(self) -> None:
         """Read what has changed; sweeps that nobody has opened only for a part of a second."""
-        heads = {entry.name: entry for entry in self.heads()}
+        heads = {entry.name: entry for entry in self.ledger.sweeps()}
         with self._lock:
             before, self._heads = self._heads or {}, heads
             for name in before.keys() - heads.keys():

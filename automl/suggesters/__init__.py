@@ -14,5 +14,5 @@ SUGGESTERS: Registry[Suggester] = Registry(
     "automl.suggesters",
     "automl.suggesters",
     "automl.suggesters.base:Suggester",
-    others=("domain", "proposer", "queue", "user_prior"),
+    others=("belief", "domain", "proposer", "queue", "user_prior"),
 )

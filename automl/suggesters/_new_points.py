@@ -1,7 +1,8 @@
 """Legal configurations that were not tried before."""
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain, islice
 
 import numpy as np
 
@@ -27,15 +28,14 @@ class TrialKeys:
 
     def __call__(self, *trials: Sequence[Trial]) -> set[Hashable]:
         """The keys of all of these trials."""
-        found: set[Hashable] = set()
-        for part in trials:
-            for trial in part:
-                entry = self._known.get(trial.number)
-                if entry is None or entry[0] is not trial.params:
-                    entry = (trial.params, self._space.key(trial.params))
-                    self._known[trial.number] = entry
-                found.add(entry[1])
-        return found
+        return set(map(self._key, chain(*trials)))
+
+    def _key(self, trial: Trial) -> Hashable:
+        params, key = self._known.get(trial.number, (None, None))
+        if params is not trial.params:
+            key = self._space.key(trial.params)
+            self._known[trial.number] = trial.params, key
+        return key
 
 
 def new_points(
@@ -54,31 +54,24 @@ def new_points(
         seen: keys of known configurations.
         key: makes them, by default the key of `space`.
     """
-    key = key or space.key
-    met, found = set(seen), list[Params]()
+    met = set(seen)
+
+    def is_new(params: Params) -> bool:
+        identity = (key or space.key)(params)
+        fresh = identity not in met
+        met.add(identity)
+        return fresh
+
+    return list(islice(filter(is_new, _drawn(space, rng, count)), count))
+
+
+def _drawn(space: Space, rng: np.random.Generator, count: int) -> Iterator[Params]:
     small = space.size is not None and space.size <= MAX_ENUMERATED
     for attempt in range(2 if small else _TRIES):
-        for params in _sample(space, rng, _BATCH if attempt else count):
-            identity = key(params)
-            if identity not in met:
-                met.add(identity)
-                found.append(params)
-                if len(found) == count:
-                    return found
-    if not small:
-        return found
-    every = enumerate_legal(space)
-    listed = [] if every is None else space.decode(every[0])
-    rest = [params for params in listed if key(params) not in met]
-    order = rng.permutation(len(rest))[: count - len(found)]
-    return found + [rest[i] for i in order]
-
-
-def _sample(space: Space, rng: np.random.Generator, count: int) -> Sequence[Params]:
-    try:
-        return space.sample(rng, count)
-    except SpaceError:
-        return []
+        with suppress(SpaceError):
+            yield from space.sample(rng, _BATCH if attempt else count)
+    if small and (every := enumerate_legal(space)) is not None:
+        yield from space.decode(rng.permutation(every[0]))
 
 
 def repair(
@@ -93,9 +86,7 @@ def repair(
     if wanted is not None:
         with suppress(SpaceError):
             near = space.repair(wanted, rng)
-            if space.key(near) not in seen:
-                return near
-            for params in space.neighbours(near, rng, _BATCH):
+            for params in chain([near], space.neighbours(near, rng, _BATCH)):
                 if space.key(params) not in seen:
                     return params
     return next(iter(new_points(space, rng, seen, 1)), None)

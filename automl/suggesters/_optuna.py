@@ -13,10 +13,8 @@ from search_spaces import Choice, Float, Int, Parameter
 from workers.protocol import Params, Value
 
 from ._new_points import repair
-from ._peers import PeerObservation, observations, silenced
+from ._peers import observations, silenced
 from .base import Suggester
-
-_LOG = logging.getLogger(__name__)
 
 
 class OptunaSuggester(Suggester):
@@ -46,40 +44,40 @@ class OptunaSuggester(Suggester):
 
         found: list[Params] = []
         seen = self.trial_keys(history, pending)
-        observed = observations(history, self.goals, self.constraints)
+        losses, violations, _ = observations(history, self.goals, self.constraints)
         with silenced("optuna", logging.ERROR):
             study = optuna.create_study(directions=["minimize"] * len(self.goals))
-            for trial, item in zip(history, observed, strict=True):
-                study.add_trial(self._frozen(trial.params, item))
+            rows = zip(history, losses.tolist(), violations.tolist(), strict=True)
+            for trial, values, excess in rows:
+                study.add_trial(self._frozen(trial.params, values, excess))
             for trial in pending:
-                study.add_trial(self._frozen(trial.params, None))
-            for i in range(count):
-                seed = np.random.SeedSequence(
-                    [self.seed, len(history) + len(pending) + i]
-                ).generate_state(1)[0]
+                study.add_trial(self._frozen(trial.params))
+            while len(found) < count:
+                known = len(history) + len(pending) + len(found)
+                seed = np.random.SeedSequence([self.seed, known]).generate_state(1)[0]
                 params = self._ask(study, int(seed) % 2**31, seen)
                 if params is None:
                     break
                 found.append(params)
                 seen.add(self.space.key(params))
-                study.add_trial(self._frozen(params, None))
+                study.add_trial(self._frozen(params))
         return found
 
-    def _frozen(self, params: Params, observed: PeerObservation | None) -> Any:
+    def _frozen(
+        self, params: Params, losses: Sequence[float] = (), excess: Sequence[float] = ()
+    ) -> Any:
         from optuna.trial import TrialState, create_trial
 
-        values = {
-            name: _to_optuna(self.space.parameters[name], value) for name, value in params.items()
-        }
+        known = self.space.parameters
         options: dict[str, Any] = {
-            "params": values,
-            "distributions": {n: self._distributions[n] for n in values},
+            "params": {name: _to_optuna(known[name], value) for name, value in params.items()},
+            "distributions": {name: self._distributions[name] for name in params},
         }
-        if observed is None:
+        if not losses:
             return create_trial(state=TrialState.RUNNING, **options)
         if self.constraints:
-            options["constraints"] = {str(i): v for i, v in enumerate(observed.violations)}
-        return create_trial(values=list(observed.losses), **options)
+            options["constraints"] = {str(i): value for i, value in enumerate(excess)}
+        return create_trial(values=losses, **options)
 
     def _ask(self, study: Any, seed: int, seen: set[Hashable]) -> Params | None:
         """One proposal, legal and new; None if the space has no more."""
@@ -87,19 +85,12 @@ class OptunaSuggester(Suggester):
 
         study.sampler = self._sampler(seed)
         params: Params | None = None
-        try:
-            for _ in range(self.max_asks):
-                trial = study.ask()
-                try:
-                    params = self._define(trial)
-                finally:
-                    study.tell(trial, state=TrialState.FAIL)
-                if self.space.satisfied(params) and self.space.key(params) not in seen:
-                    return params
-        except (ValueError, ArithmeticError, RuntimeError) as error:
-            _LOG.warning(
-                "%s could not suggest, a random configuration is used: %s", self.name, error
-            )
+        for _ in range(self.max_asks):
+            trial = study.ask()
+            params = self._define(trial)
+            study.tell(trial, state=TrialState.FAIL)
+            if self.space.satisfied(params) and self.space.key(params) not in seen:
+                return params
         return repair(self.space, params, np.random.default_rng(seed), seen)
 
     def _define(self, trial: Any) -> dict[str, Value]:

@@ -1,33 +1,36 @@
 """Ax's default strategy (Olson et al., "Ax: a platform for adaptive experimentation", 2025)."""
 
 import logging
+import random
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from automl.core import Trial
-from search_spaces import Choice, Float, Int, Parameter
+from search_spaces import Choice, Parameter
 from workers.protocol import Params, Value
 
 from ._new_points import repair
-from ._peers import PeerObservation, observations, seeded_globally, silenced
+from ._peers import observations, silenced
 from .base import Suggester
+from .bayes.data import Array
+from .bayes.suggester import one_thread
 from .sobol import SobolSuggester
 
 INITIAL = 5
 MIN_SUCCESSES = 2
-_LOG = logging.getLogger(__name__)
 
 
 class AxSuggester(Suggester):
-    """The centre, then Sobol points, then Ax's modular BoTorch generator.
+    """Sobol points, then Ax's modular BoTorch generator.
 
     The generator begins after five trials of which two have succeeded. The experiment is rebuilt
-    from the history for each suggestion. Conditional spaces are flattened: an inactive parameter
-    has its default or middle. Failed trials have the worst loss seen, because Ax learns nothing
-    from failed ones. Pending trials are running. A proposal is repaired if it breaks a constraint
-    of the space (Ax takes linear ones only) or was tried before.
+    from the history for each suggestion. Numbers are given by their place in the unit interval,
+    choices by their index. Conditional spaces are flattened: an inactive parameter has its default
+    or middle. Failed trials have the worst loss seen, because Ax learns nothing from failed ones.
+    Pending trials are running. A proposal is repaired if it breaks a constraint of the space (Ax
+    takes linear ones only) or was tried before.
     """
 
     name = "ax"
@@ -36,69 +39,66 @@ class AxSuggester(Suggester):
     def suggest(
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
     ) -> list[Params]:
-        observed = observations(history, self.goals, self.constraints)
+        *observed, failed = observations(history, self.goals, self.constraints)
         num_known = len(history) + len(pending)
-        if num_known < INITIAL or sum(not item.failed for item in observed) < MIN_SUCCESSES:
-            return self._initial(history, pending, count)
+        if num_known < INITIAL or (~failed).sum() < MIN_SUCCESSES:
+            sobol = SobolSuggester(self.space, self.goals, self.constraints, seed=self.seed)
+            return sobol.suggest(history, pending, count)
         seed = int(np.random.SeedSequence([self.seed, num_known]).generate_state(1)[0] % 2**31)
-        with silenced("ax", logging.CRITICAL), seeded_globally(seed):
-            _disable_compilation()
-            proposals = self._generate(history, observed, pending, count, seed)
+        wanted = self._generate(history, observed, pending, count, seed)
         found: list[Params] = []
         seen, rng = self.trial_keys(history, pending), np.random.default_rng(seed)
-        for i in range(count):
-            wanted = proposals[i] if i < len(proposals) else None
-            params = repair(self.space, wanted, rng, seen)
+        for proposal in wanted:
+            params = repair(self.space, proposal, rng, seen)
             if params is None:
                 break
             found.append(params)
             seen.add(self.space.key(params))
         return found
 
-    def _initial(
-        self, history: Sequence[Trial], pending: Sequence[Trial], count: int
-    ) -> list[Params]:
-        found: list[Params] = []
-        if not history and not pending:
-            (centre,) = self.space.decode(np.full((1, len(self.space.parameters)), 0.5))
-            first = repair(self.space, centre, np.random.default_rng(self.seed), set())
-            found = [] if first is None else [first]
-        known = [Trial(-1, params) for params in found]
-        sobol = SobolSuggester(self.space, self.goals, self.constraints, seed=self.seed)
-        return found + sobol.suggest(history, [*pending, *known], count - len(found))
-
     def _generate(
         self,
         history: Sequence[Trial],
-        observed: Sequence[PeerObservation],
+        observed: Sequence[Array],
         pending: Sequence[Trial],
         count: int,
         seed: int,
-    ) -> list[Params]:
-        """Ax's proposals without inactive parameters; none if it gives up."""
+    ) -> list[Params | None]:
+        """Ax's proposals without inactive parameters, and None for those that it does not make."""
+        from botorch.utils.sampling import manual_seed
+
         tuned = [p for p in self.space.parameters.values() if p.size != 1]
         if not tuned:
-            return []
-        try:
-            client = self._client([_config(p) for p in tuned], seed)
-            for trial, item in zip(history, observed, strict=True):
-                index = client.attach_trial(_to_ax(tuned, trial.params))
-                client.complete_trial(index, raw_data=_data(item))
-            for trial in pending:
-                client.attach_trial(_to_ax(tuned, trial.params))
-            found = client.get_next_trials(max_trials=count).values()
-        except Exception as error:  # of Ax, BoTorch, GPyTorch or linear_operator
-            _LOG.warning("ax could not suggest, a random configuration is used: %s", error)
-            return []
+            return [None] * count
         middles = {name: p.middle() for name, p in self.space.parameters.items()}
-        return [
-            self.space.strip(middles | {p.name: _value_from_ax(p, values[p.name]) for p in tuned})
-            for values in found
+
+        def flat(params: Params) -> dict[str, Any]:
+            whole = {**middles, **params}
+            return {p.name: _to_ax(p, whole[p.name]) for p in tuned}
+
+        state = random.getstate()
+        with silenced("ax", logging.CRITICAL), manual_seed(seed), one_thread():
+            random.seed(seed)
+            client = self._client([_config(p) for p in tuned], seed)
+            for trial, losses, excess in zip(history, *observed, strict=True):
+                data = {f"loss_{i}": float(value) for i, value in enumerate(losses)}
+                data |= {f"bound_{i}": float(value) for i, value in enumerate(excess)}
+                client.complete_trial(client.attach_trial(flat(trial.params)), raw_data=data)
+            for trial in pending:
+                client.attach_trial(flat(trial.params))
+            made = client.get_next_trials(max_trials=count).values()
+        random.setstate(state)
+        found = [
+            self.space.strip(middles | {p.name: _from_ax(p, values[p.name]) for p in tuned})
+            for values in made
         ]
+        return [*found, *[None] * (count - len(found))]
 
     def _client(self, parameters: list[Any], seed: int) -> Any:
         from ax import Client
+        from botorch.acquisition.multi_objective import logei
 
+        logei._load_attempted = True  # a compilation that is killed would block all later ones
         client = Client(random_seed=seed)
         client.configure_experiment(parameters=parameters)
         bounds = [f"bound_{i} <= 0" for i in range(len(self.constraints))]
@@ -110,66 +110,24 @@ class AxSuggester(Suggester):
         return client
 
 
-def _to_ax(tuned: Sequence[Parameter], params: Params) -> dict[str, Any]:
-    return {p.name: _value_to_ax(p, params.get(p.name, p.middle())) for p in tuned}
-
-
 def _config(parameter: Parameter) -> Any:
-    """A float is given by its place in the unit interval, so that any scale and width works."""
     from ax import ChoiceParameterConfig, RangeParameterConfig
 
-    if isinstance(parameter, Choice):
-        indices = [str(i) for i in range(len(parameter.choices))]
-        if parameter.ordered:
-            return ChoiceParameterConfig(
-                parameter.name, list(range(len(indices))), "int", is_ordered=True
-            )
-        return ChoiceParameterConfig(parameter.name, indices, "str", is_ordered=False)
-    if _stepped(parameter):
-        return RangeParameterConfig(parameter.name, (0, cast(int, parameter.size) - 1), "int")
-    if isinstance(parameter, Int):
-        return RangeParameterConfig(
-            parameter.name,
-            (parameter.low, parameter.high),
-            "int",
-            scaling="log" if parameter.log else "linear",
-        )
-    return RangeParameterConfig(parameter.name, (0.0, 1.0), "float")
+    if not isinstance(parameter, Choice):
+        return RangeParameterConfig(parameter.name, (0.0, 1.0), "float")
+    indices = list(range(len(parameter.choices)))
+    return ChoiceParameterConfig(parameter.name, indices, "int", is_ordered=parameter.ordered)
 
 
-def _stepped(parameter: Parameter) -> bool:
-    """Whether values are given by their index, in steps from the lowest."""
-    return isinstance(parameter, Float | Int) and parameter.step not in (None, 1)
+def _to_ax(parameter: Parameter, value: Value) -> Any:
+    return (
+        parameter.index(value) if isinstance(parameter, Choice) else float(parameter.to_unit(value))
+    )
 
 
-def _value_to_ax(parameter: Parameter, value: Value) -> Any:
-    if isinstance(parameter, Choice):
-        index = parameter.index(value)
-        return index if parameter.ordered else str(index)
-    if _stepped(parameter):
-        return int(parameter.to_unit(value) * cast(int, parameter.size))
-    return int(cast(int, value)) if isinstance(parameter, Int) else float(parameter.to_unit(value))
-
-
-def _value_from_ax(parameter: Parameter, value: Any) -> Value:
-    if isinstance(parameter, Choice):
-        return parameter.choices[int(cast(int, value))]
-    if _stepped(parameter):
-        return parameter.from_unit((int(cast(int, value)) + 0.5) / cast(int, parameter.size))
-    number = cast(float, value)
-    return int(number) if isinstance(parameter, Int) else parameter.from_unit(number)
-
-
-def _data(observed: PeerObservation) -> dict[str, float]:
-    return {
-        **{f"loss_{i}": value for i, value in enumerate(observed.losses)},
-        **{f"bound_{i}": value for i, value in enumerate(observed.violations)},
-    }
-
-
-def _disable_compilation() -> None:
-    """Keep BoTorch from compiling C++ at run time: a killed compilation blocks all later ones."""
-    from botorch.acquisition.multi_objective import logei
-
-    if hasattr(logei, "_load_attempted"):
-        logei._load_attempted = True
+def _from_ax(parameter: Parameter, value: Any) -> Value:
+    return (
+        parameter.choices[int(value)]
+        if isinstance(parameter, Choice)
+        else parameter.from_unit(float(value))
+    )

@@ -67,37 +67,6 @@ class Prospect:
     repeat: int | None = None
 
 
-class Belief(ABC):
-    """What a model of the first goal believes of configurations, after some trials.
-
-    Attributes:
-        trustworthy: whether it predicts trials that it has not seen.
-    """
-
-    trustworthy: bool
-
-    @abstractmethod
-    def draws(self, params: Sequence[Params], doubted: Params | None = None) -> Array:
-        """Draws of the goal's mean over runs of `m` configurations, together: `draws x m`.
-
-        Args:
-            doubted: a configuration whose own run may have been luck. If no configuration has run
-                twice, noise and a rough surface look alike: half of the draws then leave it out.
-        """
-
-    @abstractmethod
-    def expected(self, params: Sequence[Params]) -> Array:
-        """The expected value of the goal for each of `m` configurations."""
-
-    @abstractmethod
-    def noise(self, params: Params) -> float:
-        """Standard deviation of the goal between runs of one configuration."""
-
-    @abstractmethod
-    def success(self, params: Sequence[Params]) -> Array:
-        """The probability that a trial succeeds, for each of `m` configurations."""
-
-
 class Suggester(ABC):
     """Proposes configurations, given the trials so far.
 
@@ -108,9 +77,9 @@ class Suggester(ABC):
     Class attributes declare what a suggester can do. All are False by default:
 
     - `uses_context`: its constructor takes `context=SearchContext(...)`. It must propose within
-      the domain, and it uses the prior and the budget. Other suggesters get the narrowed space.
+      the domain, and it uses the prior and the budget. A stopper with a model of its own may choose
+      new configurations too. Other suggesters get the narrowed space.
     - `predicts_gain`: `prospect` can return what going on promises.
-    - `guides_stopper`: a stopper with a model of its own may choose new configurations too.
 
     `package` is what must be installed, and the extra that brings it; "" if nothing.
 
@@ -128,7 +97,6 @@ class Suggester(ABC):
     package: ClassVar[str] = ""
     uses_context: ClassVar[bool] = False
     predicts_gain: ClassVar[bool] = False
-    guides_stopper: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -163,10 +131,6 @@ class Suggester(ABC):
     def warm(self) -> None:
         """Import what only later suggestions need; called while trials run and nobody waits."""
         return
-
-    def belief(self, history: Sequence[Trial]) -> Belief | None:
-        """What it believes of the first goal; None if it has no model, or too few whole trials."""
-        return None
 
     def prospect(
         self, history: Sequence[Trial], pending: Sequence[Trial], params: Params | None

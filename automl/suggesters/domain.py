@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from automl.core import SweepSpec
+from automl.core.text import number
 from automl.errors import SpaceError, UsageError
 from search_spaces import Choice, Float, Int, Space
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
@@ -30,26 +32,23 @@ class Limit:
     """
 
     choices: tuple[Value, ...] = ()
-    low: float | int | None = None
-    high: float | int | None = None
+    low: float = 0.0
+    high: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data."""
-        if self.choices:
-            return {"choices": list(self.choices)}
-        return {"low": self.low, "high": self.high}
+        numbers = {"low": self.low, "high": self.high}
+        return {"choices": list(self.choices)} if self.choices else numbers
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Limit:
         """The inverse of `to_dict`."""
-        return cls(plain(data.get("choices", ())), data.get("low"), data.get("high"))
+        return cls(plain(data.get("choices", ())), data.get("low", 0.0), data.get("high", 0.0))
 
     def __str__(self) -> str:
         if self.choices:
-            return ", ".join(map(_short, self.choices))
-        if self.low == self.high:
-            return _short(self.low)
-        return f"{_short(self.low)} to {_short(self.high)}"
+            return ", ".join(map(number, self.choices))
+        return " to ".join(dict.fromkeys([f"{self.low:.15g}", f"{self.high:.15g}"]))
 
 
 Limits = Mapping[str, Limit]
@@ -85,10 +84,8 @@ class Domain:
         self._present = present
         self._explored = explored
         # The constraints of the present space, on the coordinates of the whole one.
-        self._rules = self.space
-        if explored is not None:
-            parameters = explored.parameters.values()
-            self._rules = Space(*parameters, constraints=present.constraints)
+        whole = self.space.parameters.values()
+        self._rules = Space(*whole, constraints=present.constraints) if explored else present
 
     @classmethod
     def of(cls, spec: SweepSpec) -> Domain:
@@ -113,29 +110,25 @@ class Domain:
         """Whether the space has changed since the first trial."""
         return self._explored is not None
 
-    @property
-    def constrained(self) -> bool:
-        """Whether there are constraints between parameters."""
-        return bool(self._rules.constraints)
-
     def legal(self, params: Params) -> bool:
         """Whether the configuration may be proposed."""
         return self.inner.legal(params)
 
     def first_new(
         self, configurations: Iterable[Params], taken: Collection[Hashable]
-    ) -> Params | None:
-        """The first that may be proposed and is not `taken`; None if there is none.
+    ) -> list[Params]:
+        """The first that may be proposed and is not `taken`; none if there is none.
 
         Args:
             configurations: legal or not, their numbers rounded by the encoding.
             taken: keys of known configurations.
         """
-        for params in configurations:
-            inside = self._inside(params) if self.narrow else params
-            if self.space.key(inside) not in taken and self.inner.legal(inside):
-                return inside
-        return None
+        new = (
+            inside
+            for inside in map(self._inside, configurations)
+            if self.space.key(inside) not in taken and self.inner.legal(inside)
+        )
+        return list(islice(new, 1))
 
     def new_points(
         self, rng: np.random.Generator, taken: Collection[Hashable], count: int
@@ -163,13 +156,14 @@ class Domain:
         return list(self.inner.neighbours(params, rng, count))
 
     def _inside(self, params: Params) -> Params:
-        """The configuration, its numbers moved back into their range if rounding has left it."""
-        found = dict(params)
-        for name, value in params.items():
-            parameter = self.inner.parameters.get(name)
-            if isinstance(parameter, Float) or (isinstance(parameter, Int) and parameter.step > 1):
-                found[name] = parameter.nearest(value)  # type: ignore[arg-type]
-        return found
+        # Rounding may have left the range.
+        known = self.inner.parameters
+        return {
+            name: parameter.nearest(value)  # type: ignore[arg-type]
+            if isinstance(parameter := known.get(name), Float | Int)
+            else value
+            for name, value in params.items()
+        }
 
 
 def updated_limits(
@@ -220,15 +214,9 @@ def _limited(
         nearest = default if among(default, limit.choices) else limit.choices[0]
     else:
         assert isinstance(parameter, Float | Int)
-        data["low"] = parameter.low if limit.low is None else max(parameter.low, limit.low)
-        data["high"] = parameter.high if limit.high is None else min(parameter.high, limit.high)
+        data["low"] = max(parameter.low, limit.low)
+        data["high"] = min(parameter.high, limit.high)
         nearest = parameter_from_dict(data).nearest(default) if default is not None else None  # type: ignore[attr-defined]
     if parameter.has_default:
         data["default"] = nearest
     return parameter_from_dict(data)
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, tuple):
-        return str(list(value))
-    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)

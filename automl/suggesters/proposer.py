@@ -10,7 +10,6 @@ from automl.core import Constraint, Goal, Trial, TrialState
 from automl.core.keys import PluginChoice, choose
 from automl.core.ranking import best, deterministic, differ, due, may_repeat, original
 from search_spaces.errors import AutomlError, SpaceError
-from search_spaces.validation import show
 from workers.protocol import Params
 
 from . import SUGGESTERS
@@ -63,8 +62,7 @@ class DomainSuggester(Suggester):
     ) -> list[Params]:
         known = [trial for trial in history if self._domain.legal(trial.params)]
         waiting = [trial for trial in pending if self._domain.legal(trial.params)]
-        found = self._inner.suggest(known, waiting, count)
-        return [params for params in found if self._domain.legal(params)]
+        return self._inner.suggest(known, waiting, count)
 
 
 @dataclass(frozen=True)
@@ -87,17 +85,16 @@ class ProposalBatch:
     """The answer to one call of a suggester.
 
     Args:
-        proposals: checked: legal, different from each other and from the pending trials.
+        proposals: checked: legal, different from each other and from the pending trials; none if
+            the space has no more configurations.
         seconds: how long it took.
         note: why the suggester could not be used, "" if it could.
-        exhausted: the space has no more configurations.
         prospect: what it promises, None if it is unknown.
     """
 
     proposals: list[Proposal] = field(default_factory=list)
     seconds: float = 0.0
     note: str = ""
-    exhausted: bool = False
     prospect: Prospect | None = None
 
 
@@ -129,7 +126,6 @@ class Proposer:
         self._domain = domain
         self._made: dict[str, Suggester] = {}
         self._pending_keys = TrialKeys(domain.space)
-        self._known: dict[int, tuple[Trial, Trial]] = {}  # as recorded, and fitted, by number
         self._failures = 0
 
     def propose(
@@ -153,31 +149,33 @@ class Proposer:
         begun = time.perf_counter()
         if not self._domain.space.parameters:  # nobody knows yet what trials will ask for
             done = any(trial.state is TrialState.COMPLETED for trial in history)
-            proposals = [] if done else [Proposal({}, FALLBACK)] * count
-            return ProposalBatch(proposals, exhausted=done)
-        history, pending = self._fitted(history), self._fitted(pending)
-        prospect = None
+            return ProposalBatch([] if done else [Proposal({}, FALLBACK)] * count)
+        history, pending, note = self._fitted(history), self._fitted(pending), ""
         try:
-            suggester = self._suggester(self.name)
-            proposals = self._due(suggester, history, pending)[:count]
-            if (wanted := count - len(proposals)) > 0:
-                params = self._ask(suggester, history, pending, wanted)
-                first = params[0] if params else None
-                ends = self._replicates == "auto" and (last_part or first is None)
-                repeats = ends and self._may_repeat(history, pending, suggester.goals[0])
-                if repeats or self._prospects:
-                    prospect = suggester.prospect(history, pending, first)
-                if repeats and prospect is not None:
-                    again = self._again(suggester, history, pending, prospect)
-                    proposals += [Proposal(t.params, self.name, original(t)) for t in again]
-                new = [Proposal(item, self.name) for item in params]
-                proposals += new[: count - len(proposals)]
+            found, prospect = self._proposals(history, pending, count, last_part=last_part)
+            self._failures = 0
         except Exception as error:  # no error of a suggester may end the sweep
-            return self._fall_back(error, history, pending, count, begun)
-        self._failures = 0
-        seconds = time.perf_counter() - begun
-        exhausted = not proposals
-        return ProposalBatch(proposals, seconds, exhausted=exhausted, prospect=prospect)
+            note = self._noted(error)
+            params = self._ask(self._suggester(FALLBACK), history, pending, count)
+            found, prospect = [Proposal(one, FALLBACK) for one in params], None
+        return ProposalBatch(found, time.perf_counter() - begun, note, prospect)
+
+    def _proposals(
+        self, history: Sequence[Trial], pending: Sequence[Trial], count: int, *, last_part: bool
+    ) -> tuple[list[Proposal], Prospect | None]:
+        suggester, prospect = self._suggester(self.name), None
+        found = self._due(suggester, history, pending)[:count]
+        if len(found) == count:
+            return found, None
+        params = self._ask(suggester, history, pending, count - len(found))
+        first = params[0] if params else None
+        ends = self._replicates == "auto" and (last_part or first is None)
+        repeats = ends and self._may_repeat(history, pending, suggester.goals[0])
+        if repeats or self._prospects:
+            prospect = suggester.prospect(history, pending, first)
+        if repeats and prospect is not None:
+            found += self._again(suggester, history, pending, prospect)
+        return [*found, *(Proposal(one, self.name) for one in params)][:count], prospect
 
     def warm(self) -> None:
         """See `Suggester.warm`. An error comes again when the suggester is asked."""
@@ -187,7 +185,7 @@ class Proposer:
     def restrict(self, domain: Domain | None = None, make: MakeSuggester | None = None) -> None:
         """See `SuggestionQueue.restrict`; may be called from any thread."""
         self._domain, self._make = domain or self._domain, make or self._make
-        self._made, self._known = {}, {}
+        self._made = {}
         self._pending_keys = TrialKeys(self._domain.space)
 
     def _due(
@@ -205,14 +203,12 @@ class Proposer:
 
     def _may_repeat(self, history: Sequence[Trial], pending: Sequence[Trial], goal: Goal) -> bool:
         """Whether a configuration may run again: not if runs are equal, or too many have."""
-        if not may_repeat([*history, *pending]):
-            return False
         # Values of trials that were stopped early look like noise to the model.
         stopped = any(trial.state is TrialState.STOPPED for trial in history)
         seen = differ(history, goal)
         # What a first repeated run teaches is known once it has ended.
         waits = seen is None and any(trial.replicate_of is not None for trial in pending)
-        return not (stopped or waits or seen is False)
+        return may_repeat([*history, *pending]) and not (stopped or waits or seen is False)
 
     def _again(
         self,
@@ -220,7 +216,7 @@ class Proposer:
         history: Sequence[Trial],
         pending: Sequence[Trial],
         prospect: Prospect,
-    ) -> list[Trial]:
+    ) -> list[Proposal]:
         """A trial that runs again, because it teaches more than a new one; none if none does.
 
         The best is the first to run again: that shows whether runs differ.
@@ -232,45 +228,27 @@ class Proposer:
         number = leader.number if leader is not None else prospect.repeat
         running = [trial.params for trial in pending]
         return [
-            trial
+            Proposal(trial.params, self.name, original(trial))
             for trial in history
             if trial.number == number
             and trial.params not in running
             and self._domain.legal(trial.params)
         ]
 
-    def _fall_back(
-        self,
-        error: Exception,
-        history: Sequence[Trial],
-        pending: Sequence[Trial],
-        count: int,
-        begun: float,
-    ) -> ProposalBatch:
+    def _noted(self, error: Exception) -> str:
+        """What to tell of an error; raises AutomlError if there were too many in a row."""
         self._failures += 1
         cause = f"{type(error).__name__}: {error}"
         if self.name == FALLBACK or self._failures >= MAX_FAILURES:
             raise AutomlError(
                 f"the suggester {self.name!r} failed {self._failures} times in a row: {cause}"
             ) from error
-        params = self._ask(self._suggester(FALLBACK), history, pending, count)
-        note = f"the suggester {self.name!r} failed, {FALLBACK} proposes instead: {cause}"
-        proposals = [Proposal(item, FALLBACK) for item in params]
-        return ProposalBatch(proposals, time.perf_counter() - begun, note, exhausted=not proposals)
+        return f"the suggester {self.name!r} failed, {FALLBACK} proposes instead: {cause}"
 
     def _fitted(self, trials: Sequence[Trial]) -> Sequence[Trial]:
-        """The trials in the present space, each fitted once (`Domain.fitted`)."""
-        domain, memory = self._domain, self._known  # `restrict` may replace them meanwhile
-        if not domain.changed:
+        if not self._domain.changed:
             return trials
-        found = []
-        for trial in trials:
-            known, fitted = memory.get(trial.number, (None, trial))
-            if known is not trial:
-                fitted = replace(trial, params=domain.fitted(trial.params))
-                memory[trial.number] = (trial, fitted)
-            found.append(fitted)
-        return found
+        return [replace(trial, params=self._domain.fitted(trial.params)) for trial in trials]
 
     def _suggester(self, name: str) -> Suggester:
         made = self._made  # `restrict` may replace it meanwhile
@@ -281,17 +259,12 @@ class Proposer:
     def _ask(
         self, suggester: Suggester, history: Sequence[Trial], pending: Sequence[Trial], count: int
     ) -> list[Params]:
-        space = suggester.space
         answer = suggester.suggest(history, pending, count)
-        if not isinstance(answer, list) or len(answer) > count:
-            raise SpaceError(
-                f"it must return a list of at most {count} configurations, got {show(answer)}"
-            )
         taken = self._pending_keys(pending)
         fresh: list[Params] = []
-        for params in answer:
-            params = space.accept(params, whole=True)
-            key = space.key(params)
+        for given in answer[:count]:
+            params = suggester.space.accept(given, whole=True)
+            key = suggester.space.key(params)
             if key not in taken:
                 taken.add(key)
                 fresh.append(params)

@@ -100,10 +100,8 @@ class SuggestionQueue:
         """End the background work."""
 
     def _account(self, batch: ProposalBatch) -> None:
-        self.ready = batch.proposals
-        self._exhausted = batch.exhausted
-        if batch.proposals:
-            self.seconds.extend([batch.seconds / len(batch.proposals)] * len(batch.proposals))
+        self.ready, self._exhausted = batch.proposals, not batch.proposals
+        self.seconds.extend(batch.seconds / len(self.ready) for _ in self.ready)
         if batch.prospect is not None:
             self.prospects.append(batch.prospect)
         if batch.note and self._note is not None:
@@ -114,10 +112,8 @@ class SuggestionQueue:
 
         A gain below the standard error of the recommendation is too little.
         """
-        few = len(self.prospects) < NUM_PROSPECTS
-        if few or any(one.gain >= one.error for one in self.prospects):
-            return None
-        return self.prospects[-1]
+        small = [one for one in self.prospects if one.gain < one.error]
+        return small[-1] if len(small) == NUM_PROSPECTS else None
 
 
 class BackgroundSuggestionQueue(SuggestionQueue):
@@ -136,7 +132,6 @@ class BackgroundSuggestionQueue(SuggestionQueue):
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=THREAD)
         self._answer: Future[ProposalBatch] | None = None  # that is being made
         self._seen: tuple[int, int] | None = None  # numbers of trials that the latest one knows
-        self._stale = False  # the limits have changed since it was begun
         self._warm = False
         self._switch_interval = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_SECONDS)
@@ -144,7 +139,7 @@ class BackgroundSuggestionQueue(SuggestionQueue):
     def take(self, history: TrialIndex, count: int, *, last_part: bool = False) -> list[Proposal]:
         """Those that are ready; if there are none, they are begun."""
         self._collect()
-        if not self.ready and not self.exhausted:
+        if not self.ready:
             self._begin(history, max(1, count // FREE_SLOTS), last_part)
         found, self.ready = self.ready[:count], self.ready[count:]
         return found
@@ -158,19 +153,14 @@ class BackgroundSuggestionQueue(SuggestionQueue):
             self._warm = True
             self._thread.submit(self._proposer.warm)
         latest = list(self.seconds)[-NUM_TIMED:]
-        quick = bool(latest) and sum(latest) / len(latest) < trial_seconds
-        if (
-            quick
-            and not self.exhausted
-            and (len(history.known), len(history.pending)) != self._seen
-        ):
+        news = (len(history.known), len(history.pending)) != self._seen
+        if latest and news and sum(latest) / len(latest) < trial_seconds:
             self._begin(history, 1, last_part)
 
     def restrict(self, domain: Domain | None = None, make: MakeSuggester | None = None) -> None:
         """See `SuggestionQueue.restrict`; the answer that the thread is making now is dropped."""
         super().restrict(domain, make)
-        self._seen = None
-        self._stale = self._answer is not None
+        self._answer = self._seen = None
 
     def close(self) -> None:
         """Let the thread end, after the suggestion that it is making.
@@ -183,20 +173,16 @@ class BackgroundSuggestionQueue(SuggestionQueue):
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self, history: TrialIndex, count: int, last_part: bool) -> None:
-        """Begin a proposal unless one is being made."""
-        if self._answer is not None:
-            return
-        self.state = "suggesting"
-        known, pending = list(history.known), history.pending
-        self._seen = len(known), len(pending)
-        propose = self._proposer.propose
-        self._answer = self._thread.submit(propose, known, pending, count, last_part=last_part)
+        """Begin a proposal unless one is being made, or there are no more."""
+        if self._answer is None and not self.exhausted:
+            self.state = "suggesting"
+            known, pending = list(history.known), history.pending
+            self._seen = len(known), len(pending)
+            propose = self._proposer.propose
+            self._answer = self._thread.submit(propose, known, pending, count, last_part=last_part)
 
     def _collect(self) -> None:
-        """Take in what the thread has made."""
         if self._answer is not None and self._answer.done():
             answer, self._answer = self._answer, None
-            stale, self._stale = self._stale, False
-            if not stale:
-                self._account(answer.result())
+            self._account(answer.result())
             self.state = "1 ready" if self.ready else "idle"

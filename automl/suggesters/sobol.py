@@ -1,11 +1,11 @@
 """Scrambled Sobol points (Owen, "Scrambling Sobol' and Niederreiter-Xing points", 1998)."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
-from automl.core import Constraint, Goal, Trial
-from search_spaces import Space
+from automl.core import Trial
 from workers.protocol import Params
 
 from ._new_points import new_points
@@ -25,15 +25,8 @@ class SobolSuggester(Suggester):
 
     name = "sobol"
 
-    def __init__(
-        self,
-        space: Space,
-        goals: Sequence[Goal],
-        constraints: Sequence[Constraint] = (),
-        *,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(space, goals, constraints, seed=seed)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._points: dict[Hashable, Params] = {}
         self._num_drawn = 0
 
@@ -42,46 +35,29 @@ class SobolSuggester(Suggester):
     ) -> list[Params]:
         seen = self.trial_keys(history, pending)
         found: list[Params] = []
-        position = 0
-        while len(found) < count and (
-            position < len(self._points) or self._draw(len(seen) + count)
-        ):
-            fresh = list(self._points.items())[position:]
-            found += [params for key, params in fresh if key not in seen]
-            position += len(fresh)
-        found = found[:count]
-        if len(found) < count:
-            rng = np.random.default_rng([self.seed, len(history) + len(pending)])
-            met = seen | {self.space.key(params) for params in found}
-            found += new_points(self.space, rng, met, count - len(found))
-        return [dict(params) for params in found]
+        for key, params in self._sequence():
+            if len(found) == count:
+                return found
+            if key not in seen:
+                seen.add(key)
+                found.append(dict(params))
+        rng = np.random.default_rng([self.seed, len(history) + len(pending)])
+        return found + new_points(self.space, rng, seen, count - len(found))
 
-    def _draw(self, wanted: int) -> bool:
-        """Decode the next block of the sequence; False if the sequence is given up.
+    def _sequence(self) -> Iterator[tuple[Hashable, Params]]:
+        """The legal, distinct points with their keys: those that are known, then further blocks."""
+        import torch
 
-        That is after `_MAX_DRAWN` points, earlier if the space is finite and small.
-        """
-        size = self.space.size
+        yield from list(self._points.items())
+        size, dimension = self.space.size, len(self.space.parameters)
         limit = _MAX_DRAWN if size is None else min(_MAX_DRAWN, 64 * size)
-        if self._num_drawn >= max(limit, 4 * wanted) or (
-            size is not None and len(self._points) >= size
-        ):
-            return False
-        for params in self.space.decode(
-            _sobol(len(self.space.parameters), self.seed, self._num_drawn, _BLOCK)
-        ):
-            if self.space.legal(params):
-                self._points.setdefault(self.space.key(params), params)
-        self._num_drawn += _BLOCK
-        return True
-
-
-def _sobol(dimension: int, seed: int, start: int, count: int) -> np.ndarray:
-    """`count` points of the scrambled sequence from `start` on, `count x dimension` in [0, 1]."""
-    import torch
-
-    engine = torch.quasirandom.SobolEngine(dimension, scramble=True, seed=seed)  # type: ignore[no-untyped-call]
-    if start:
-        engine.fast_forward(start)  # type: ignore[no-untyped-call]
-    points: np.ndarray = engine.draw(count, dtype=torch.float64).numpy()
-    return points
+        while self._num_drawn < limit and len(self._points) != size:
+            engine = torch.quasirandom.SobolEngine(dimension, scramble=True, seed=self.seed)  # type: ignore[no-untyped-call]
+            engine.fast_forward(self._num_drawn)  # type: ignore[no-untyped-call]
+            units = engine.draw(_BLOCK, dtype=torch.float64).numpy()
+            legal = filter(self.space.legal, self.space.decode(units))
+            block = {self.space.key(params): params for params in legal}
+            fresh = [item for item in block.items() if item[0] not in self._points]
+            self._points.update(fresh)
+            self._num_drawn += _BLOCK
+            yield from fresh

@@ -68,28 +68,21 @@ class ParameterPrior:
         Raises:
             UsageError: it has another form, or names a value that the parameter cannot have.
         """
-        name = parameter.name
         is_pair = isinstance(given, list | tuple) and len(given) == 2
-        if is_pair and not isinstance(parameter, Choice):
+        at, spread, known = given, SPREAD, True
+        if isinstance(given, Mapping):
+            at, spread = given.get("at", ()), given.get("spread", SPREAD)
+            known = set(given) <= set(KEYS)
+        elif is_pair and not isinstance(parameter, Choice):
             ends = sorted(parameter.to_unit(parameter.accept(value)) for value in given)
-            middle = parameter.from_unit(sum(ends) / 2)
-            given = {"at": [middle], "spread": (ends[1] - ends[0]) / 2 or SPREAD}
-        elif not isinstance(given, Mapping):
-            given = {"at": given}
-        if set(given) - set(KEYS) or "at" not in given:
-            raise UsageError(
-                f"prior.{name} is a value, a list, or a mapping of at and spread, "
-                f"got {show(dict(given))}"
-            )
-        at, spread = given["at"], given.get("spread", SPREAD)
-        if isinstance(spread, bool) or not isinstance(spread, int | float) or not 0 < spread <= 1:
-            raise UsageError(
-                f"spread of prior.{name} must be above 0 and at most 1, got {show(spread)}"
-            )
+            at, spread = [parameter.from_unit(sum(ends) / 2)], (ends[1] - ends[0]) / 2 or SPREAD
         listed = isinstance(at, list | tuple) and not parameter.legal(at)
         values = tuple(parameter.accept(value) for value in (at if listed else [at]))
-        if not values:
-            raise UsageError(f"prior.{name} needs at least one value, got {show(dict(given))}")
+        if not (known and values and isinstance(spread, int | float) and 0 < spread <= 1):
+            raise UsageError(
+                f"prior.{parameter.name} is a value, a list, or a mapping of at and spread "
+                f"(above 0 and at most 1), got {show(given)}"
+            )
         mass: list[float] = []
         if isinstance(parameter, Choice) and not parameter.ordered:
             weight = (FAVOUR - 1) * len(parameter.choices) / 2 / len(values)
@@ -129,8 +122,7 @@ class ParameterPrior:
         return np.asarray(mass / mass.sum())
 
     def __str__(self) -> str:
-        values = " or ".join(number(value) for value in self.at[:4])
-        values += " or ..." if len(self.at) > 4 else ""
+        values = " or ".join(map(number, self.at))
         return (
             values if self.mass else f"near {values}, within about {self.spread:.0%} of the range"
         )
@@ -148,8 +140,6 @@ class UserPrior:
     """
 
     def __init__(self, space: Space, given: Mapping[str, Any]) -> None:
-        if not isinstance(given, Mapping):
-            raise UsageError(f"prior maps parameters to good values, got {show(given)}")
         self.space = space
         for name in given:
             if name not in space.parameters:
@@ -184,10 +174,6 @@ class UserPrior:
         for column, prior in self._columns:
             found[:, column] = prior.draw(rng, len(points))
         return found
-
-    def mode(self) -> dict[str, Value]:
-        """The most probable value of each parameter that has a prior."""
-        return {name: prior.at[0] for name, prior in self.by_name.items()}
 
 
 def split_prior(prior: Any) -> tuple[dict[str, Any], tuple[str, ...], list[Any]]:
@@ -259,11 +245,7 @@ def prior_from_best(
 
 def truncated_normal(x: Array, centres: Array, spread: float) -> Array:
     """Density of coordinates in [0, 1] around centres, which are broadcast against them."""
+    from scipy.special import ndtr
+
     bumps = np.exp(-0.5 * ((x - centres) / spread) ** 2) / (spread * math.sqrt(2 * math.pi))
-    return np.asarray(bumps / (_normal((1 - centres) / spread) - _normal(-centres / spread)))
-
-
-@np.vectorize
-def _normal(z: float) -> float:
-    """The normal distribution function."""
-    return 0.5 * math.erfc(-z / math.sqrt(2))
+    return np.asarray(bumps / (ndtr((1 - centres) / spread) - ndtr(-centres / spread)))

@@ -48,12 +48,10 @@ class Tracker(ABC):
     Attributes:
         name: of the tool.
         module: that the tool needs; `automl-sweep[NAME]` installs it.
-        place: where the runs are, for a person.
     """
 
     name: ClassVar[str]
     module: ClassVar[str]
-    place: str = ""
 
     @abstractmethod
     def open(self, sweep: TrackedSweep) -> None:

@@ -14,7 +14,6 @@ from . import TRACKERS
 from .base import TrackedSweep, Tracker, check_trackers
 
 EVERY_SECONDS: Final = 1.0  # between two looks at what is new: many reports are written together
-RETRY_SECONDS: Final = 10.0  # after a failure
 IDLE_SECONDS: Final = 30.0  # without progress, after which the end of a sweep waits no longer
 _LOG: Final = logging.getLogger(__name__)
 
@@ -28,7 +27,7 @@ class LiveTracker:
     Args:
         tracker: used in the thread alone.
         sweep: that it writes.
-        retry_seconds, idle_seconds: see the constants.
+        idle_seconds: see the constant.
     """
 
     def __init__(
@@ -36,12 +35,10 @@ class LiveTracker:
         tracker: Tracker,
         sweep: TrackedSweep,
         *,
-        retry_seconds: float = RETRY_SECONDS,
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self._tracker = tracker
         self._sweep = sweep
-        self._retry_seconds = retry_seconds
         self._idle_seconds = idle_seconds
         self._lock = threading.Lock()
         self._waiting: dict[int, Trial] = {}
@@ -76,9 +73,9 @@ class LiveTracker:
             )
 
     def _run(self) -> None:
-        closing = failing = False
+        closing = False
         while not closing:
-            closing = self._closing.wait(self._retry_seconds if failing else EVERY_SECONDS)
+            closing = self._closing.wait(EVERY_SECONDS)
             with self._lock:
                 taken, self._waiting = self._waiting, {}
                 snapshot = self._snapshot
@@ -93,7 +90,6 @@ class LiveTracker:
             }
             with self._lock:
                 self._waiting = failed | self._waiting  # newer states win
-                failing = bool(failed)
             if closing and not self._waiting:
                 self._try(self._tracker.close, snapshot)
 

@@ -52,7 +52,7 @@ class MlflowTracker(Tracker):
     module = "mlflow"
 
     def __init__(self, uri: str | None = None, experiment: str | None = None) -> None:
-        self.place = uri or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db"
+        self._uri = uri or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db"
         self._experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "automl"
         self._runs: dict[int, _Run] = {}
 
@@ -60,7 +60,7 @@ class MlflowTracker(Tracker):
         """Find or create the experiment and the run of the sweep."""
         from mlflow.tracking import MlflowClient
 
-        client = self._client = MlflowClient(tracking_uri=self.place)
+        client = self._client = MlflowClient(tracking_uri=self._uri)
         found = client.get_experiment_by_name(self._experiment)
         self._folder = found.experiment_id if found else client.create_experiment(self._experiment)
         self._created = sweep.created

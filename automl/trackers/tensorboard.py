@@ -28,7 +28,6 @@ class TensorBoardTracker(Tracker):
         self._root = Path(folder or os.environ.get("TENSORBOARD_LOGDIR") or "runs").absolute()
         self._writers: dict[int, Any] = {}  # that are open
         self._num_reports: dict[int, int] = {}  # that a log has
-        self.place = str(self._root)
 
     def open(self, sweep: TrackedSweep) -> None:
         """Make the folder."""

@@ -28,7 +28,6 @@ class WandbTracker(Tracker):
         self._project = project or os.environ.get("WANDB_PROJECT") or "automl"
         self._runs: dict[int, Any] = {}  # that are open
         self._num_reports: dict[int, int] = {}
-        self.place = f"project {self._project}"
 
     def open(self, sweep: TrackedSweep) -> None:
         """Log in with the key that is configured.

@@ -10,20 +10,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from automl.control.beginning import create
 from automl.control.journal import writing
 from automl.core import Budget, Goal, Snapshot, SweepSpec, Trial, TrialState, ranking
 from automl.core.resources import WorkerRange
 from automl.core.text import number
+from automl.errors import UsageError
 from automl.ledger import Ledger
 from search_spaces import Choice, Space
 from workers.command.command import SIDE
 
 from .beginning import enqueue
-from .paired_test import Answer, PairedTest
 
 KIND: Final = "ab"  # of the sweep, its trials, and the note that holds the answer
 A, B = "A", "B"
@@ -156,7 +160,6 @@ def compare(
     test: PairedTest,
     most_runs: int,
     run: Callable[[SweepSpec], Snapshot],
-    facts: Mapping[str, Any],
     *,
     tell: Callable[[Comparison], None] = lambda comparison: None,
 ) -> tuple[Comparison, Snapshot]:
@@ -166,13 +169,12 @@ def compare(
         spec: of a new sweep; a name that is in use gets a number.
         most_runs: of both sides together.
         run: runs the waiting trials of the sweep, which has this spec then.
-        facts: to record.
         tell: called with the answer so far before each further round.
 
     Returns:
         The answer, and the sweep; its state is "interrupted" if somebody has ended the rounds.
     """
-    spec = create(ledger, spec, rename=True, facts={KIND: facts})
+    spec = create(ledger, spec, rename=True)
     begun, pairs = 0, FIRST_PAIRS
     while True:
         snapshot = ledger.snapshot(spec.name)
@@ -193,3 +195,158 @@ def compare(
     with writing(ledger, spec.name) as writer:
         writer.note(KIND, str(comparison))
     return comparison, snapshot
+
+
+Array = NDArray[np.float64]
+Answer = Literal["better", "worse", "no difference", "not known"]
+
+LEAST_PAIRS: Final = 2  # for a variance
+MISSED: Final = 0.1  # share of effects that may be missed
+MIN_EFFECT, MAX_EFFECT = 0.25, 10.0  # standard deviations
+MIN_ALPHA, MAX_ALPHA = 1e-3, 0.3
+_SPENT: Final = 0.93  # of each error: the rest is for what the simulation does not know
+_HORIZON: Final = 30.0  # pairs that are simulated if the effect is 1
+_NUM_PATHS: Final = 20_000
+_WIDTH: Final = 8.0  # half of the range of the integral, in about one standard deviation
+_NODES: Final = 200  # of the integral
+_GRID: Final = np.linspace(-1.0, 1.0, 401)  # of `_share`
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """Whether differences of pairs have a mean above 0, below 0, or about 0.
+
+    Differences are assumed to be independent and normal.
+
+    Args:
+        alpha: largest probability of "better" without a difference, and of "worse".
+        effect: the effect that is found with a probability of at least 90%, as a multiple of the
+            standard deviation of the differences.
+
+    Raises:
+        UsageError: an argument is out of its range.
+    """
+
+    alpha: float = 0.05
+    effect: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("alpha", MIN_ALPHA, MAX_ALPHA),
+            ("effect", MIN_EFFECT, MAX_EFFECT),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise UsageError(f"{name} is from {low:g} to {high:g}, got {value:g}")
+
+    def answer(self, differences: Sequence[float]) -> Answer:
+        """The answer after these differences; "not known" if more are needed."""
+        count = len(differences)
+        if count < LEAST_PAIRS:
+            return "not known"
+        share = _share(np.asarray(differences, dtype=np.float64))
+        above, below = _log_ratio(count, self.effect, np.array([share, -share]))
+        accepted, rejected = _bounds(self.alpha, self.effect)
+        if above >= accepted:
+            return "better"
+        if below >= accepted:
+            return "worse"
+        return "no difference" if max(above, below) <= rejected else "not known"
+
+    def interval(self, differences: Sequence[float]) -> tuple[float, float]:
+        """An interval of the mean that holds whenever it is looked at, with 1 - 2 alpha.
+
+        It holds each mean that the test does not reject on either side, so it is above 0 exactly
+        if the answer is "better". It is infinite as long as nothing can be rejected.
+        """
+        count = len(differences)
+        if count < LEAST_PAIRS:
+            return -math.inf, math.inf
+        ratios = _log_ratio(count, self.effect, _GRID)
+        bound = _bounds(self.alpha, self.effect)[0]
+        if ratios[-1] < bound:
+            return -math.inf, math.inf
+        share = float(np.interp(bound, ratios, _GRID))
+        critical = share * math.sqrt((count - 1) / (1 - share**2)) if share < 1 else math.inf
+        deviation = float(np.std(differences, ddof=1))
+        half = critical * deviation / math.sqrt(count) if deviation else 0.0
+        mean = float(np.mean(differences))
+        return mean - half, mean + half
+
+    @property
+    def most_pairs(self) -> int:
+        """The number of pairs after which almost every comparison of such an effect has ended."""
+        return math.ceil(_HORIZON / self.effect**2) if self.effect < 1 else round(_HORIZON)
+
+
+def _share(differences: Array) -> float:
+    """t / sqrt(t² + n - 1) of the t statistic of n differences: from -1 to 1; 0 if all are 0."""
+    scale = float(np.abs(differences).max())
+    if scale == 0:
+        return 0.0
+    scaled = differences / scale  # squares must not overflow
+    return float(np.clip(scaled.sum() / math.sqrt(len(scaled) * (scaled**2).sum()), -1, 1))
+
+
+def _log_ratio(count: int, effect: float, shares: Array) -> Array:
+    """Logarithm of the likelihood of an effect divided by that of none, for each of `shares` (k).
+
+    The noncentral t density divided by the central one is exp(-d²/2) E[exp(d share X)], with the
+    noncentrality d = effect sqrt(n), and X of the chi distribution with n degrees of freedom.
+    """
+    slope = effect * math.sqrt(count) * shares[:, None]
+    mode = (slope + np.sqrt(slope**2 + 4 * (count - 1))) / 2  # of the integrand
+    nodes = np.maximum(mode + np.linspace(-_WIDTH, _WIDTH, _NODES), 1e-9)
+    logs = (count - 1) * np.log(nodes) - nodes**2 / 2 + slope * nodes
+    highest = logs.max(axis=1)
+    steps = np.diff(nodes, axis=1)
+    heights = np.exp(logs - highest[:, None])
+    area = (steps * (heights[:, 1:] + heights[:, :-1]) / 2).sum(axis=1)
+    scale = (count / 2 - 1) * math.log(2) + math.lgamma(count / 2)
+    found: Array = highest + np.log(area) - scale - effect**2 * count / 2
+    return found
+
+
+@cache
+def _bounds(alpha: float, effect: float) -> tuple[float, float]:
+    """Bounds of the log ratio: from the first on an effect is there, up to the second it is not.
+
+    Each is a quantile over simulated paths: `alpha` of those without an effect reach the first one
+    before they end without a difference, and `MISSED` of those with the effect end before.
+    """
+    none, some = (_paths(effect, mean) for mean in (0.0, effect))
+    rejected = math.log(MISSED)
+    for _ in range(3):
+        accepted = _highest_before(none, rejected, 1 - _SPENT * alpha)
+        rejected = _lowest_before(some, accepted, _SPENT * MISSED)
+    return accepted, rejected
+
+
+def _paths(effect: float, mean: float) -> tuple[Array, Array]:
+    """Log ratios of simulated differences of this mean: for an effect above 0, and below it."""
+    pairs = PairedTest(effect=effect).most_pairs
+    paths = min(_NUM_PATHS, int(3e6 / pairs))
+    differences = np.random.default_rng(0).normal(mean, 1.0, (paths, pairs))
+    counts = np.arange(1, pairs + 1)
+    squares = (differences**2).cumsum(axis=1)
+    shares = (differences.cumsum(axis=1) / np.sqrt(counts * squares))[:, LEAST_PAIRS - 1 :]
+    above, below = np.empty_like(shares), np.empty_like(shares)
+    for place, count in enumerate(counts[LEAST_PAIRS - 1 :]):
+        ratios = _log_ratio(int(count), effect, _GRID)
+        above[:, place] = np.interp(shares[:, place], _GRID, ratios)
+        below[:, place] = np.interp(-shares[:, place], _GRID, ratios)
+    return above, below
+
+
+def _highest_before(paths: tuple[Array, Array], rejected: float, quantile: float) -> float:
+    """Quantile of the highest ratio of a path until both are at most `rejected`."""
+    above, below = paths
+    ended = np.maximum.accumulate(np.maximum(above, below) <= rejected, axis=1)
+    return float(np.quantile(np.where(ended, -np.inf, above).max(axis=1), quantile))
+
+
+def _lowest_before(paths: tuple[Array, Array], accepted: float, quantile: float) -> float:
+    """Quantile of the lowest larger ratio of a path until one is at least `accepted`."""
+    larger = np.maximum(*paths)
+    ended = np.maximum.accumulate(larger >= accepted, axis=1)
+    return float(np.quantile(np.where(ended, np.inf, larger).min(axis=1), quantile))

@@ -10,7 +10,7 @@ from automl.core import Budget, Snapshot, SweepSpec, Trial
 from automl.core.arguments import companion
 from automl.errors import UsageError
 from automl.ledger import Ledger
-from automl.report.confirmations import KIND, Confirmation, candidates, identity
+from automl.report.confirmations import KIND, candidates, identity
 from automl.report.recommendation import believed, shortlist
 from automl.report.record import Record
 from search_spaces import Space
@@ -36,14 +36,6 @@ def chosen(snapshot: Snapshot, space: Space, count: int) -> list[Trial]:
     for trial in [*found, *observed]:
         unique.setdefault(identity(space, trial.params), trial)
     return list(unique.values())[:count]
-
-
-def next_runs(confirmation: Confirmation, configurations: Sequence[Trial]) -> list[Trial]:
-    """One more run of the leader and of the configuration that is most likely to be better."""
-    doubts = confirmation.doubts()
-    rival = max(doubts, key=lambda number: doubts[number])
-    numbers = {confirmation.leader.trial, rival}
-    return [trial for trial in configurations if trial.number in numbers]
 
 
 def missing(ledger: Ledger, sweep: str, chosen: Sequence[Trial], seeds: int) -> list[Trial]:

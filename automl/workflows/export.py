@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from automl.control.artifacts import artifacts_of, check_repeated
-from automl.control.assignments import seed_of
+from automl.control.beginning import artifacts_of, check_repeated
+from automl.control.scheduler import seed_of
 from automl.core import SweepSpec, Trial
 from automl.errors import UsageError
 from automl.ledger import Ledger
@@ -16,8 +16,7 @@ from automl.report import confirmations
 from automl.report.recipe import learned_space, line_of, recipe
 from automl.report.recommendation import best_run, recommended
 from automl.report.record import Record
-from workers.artifacts.copies import SweepArtifacts
-from workers.artifacts.location import NONE, read_location
+from workers.artifacts.copies import NONE, read_location
 from workers.files.folder import Folder
 from workers.files.sealed import MANIFEST
 from workers.functions.saved_state import SAVED, newest_saved
@@ -178,18 +177,3 @@ def moved_to(spec: SweepSpec, given: str | None) -> SweepSpec:
     location = read_location(given or "")
     kept = spec.with_location("" if location == NONE else location)
     return replace(kept, artifacts_folder="")
-
-
-def location_to_delete(spec: SweepSpec, given: str | None) -> SweepArtifacts | None:
-    """The artifacts of a sweep that is deleted; None if it has none.
-
-    Args:
-        given: the location as the person names it; None if they name none.
-
-    Raises:
-        UsageError: the person names another location than the sweep has.
-    """
-    artifacts = artifacts_of(spec)
-    if artifacts is not None and given is not None:
-        check_repeated(spec, read_location(given))
-    return None if given == NONE else artifacts

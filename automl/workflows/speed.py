@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from statistics import mean, median
+from statistics import mean
 from typing import Any, Final
 
-from automl.core import Budget, Goal, Snapshot, SweepSpec, Trial
+from automl.core import Budget, Goal, SweepSpec, Trial
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from search_spaces import Space
@@ -17,7 +16,7 @@ from search_spaces.parameters import parameter_from_dict
 from workers.protocol import Params
 
 from . import steering
-from .beginning import Beginning, begin
+from .beginning import begin
 
 AGAIN: Final = 2  # runs of a setting, in the mean, if all settings were tried in time
 SPEED: Final = "items_per_second"
@@ -39,7 +38,6 @@ class Measured:
         items_per_second: the mean over its probes of the median of the windows; 0 if all failed.
         peak_memory_bytes: of a rank, at most; None if it was not measured.
         share_of_best: its speed divided by that of the recommended one.
-        noise: half of the range of all windows, divided by their median.
         failure: its kind, such as "out_of_memory"; None if a probe has succeeded.
         probes: how many there were.
     """
@@ -48,13 +46,8 @@ class Measured:
     items_per_second: float
     peak_memory_bytes: int | None
     share_of_best: float
-    noise: float = 0.0
     failure: str | None = None
     probes: int = 1
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
-        return {name: value for name, value in vars(self).items() if name != "noise"}
 
 
 def settings(params: Params, names: Sequence[str]) -> Mapping[str, Any]:
@@ -135,7 +128,6 @@ def prepare(
             artifacts="",
             explored=None,
         ),
-        Beginning(),
     )
     if held:
         steering.change(ledger, probes.name, {f"space.{name}": v for name, v in held.items()})
@@ -180,23 +172,8 @@ def measured(
             speeds[key],
             max((t.peak_memory_bytes for t in runs[key] if t.peak_memory_bytes), default=None),
             speeds[key] / best if best else 0.0,
-            _noise(runs[key]),
             runs[key][0].failure,
             len(runs[key]),
         )
         for key in order
     ]
-
-
-def left_out(found: Sequence[Measured], snapshot: Snapshot) -> str:
-    """How many settings were tried, if the time was over before all were; "" otherwise."""
-    most = (snapshot.budget.trials or 0) // AGAIN
-    if len(found) >= most or snapshot.seconds < (snapshot.budget.time or math.inf):
-        return ""
-    return f"{len(found)} of at most {most} settings were tried; a longer --time tries more"
-
-
-def _noise(trials: Sequence[Trial]) -> float:
-    windows = [r.metrics[SPEED] for trial in trials for r in trial.reports if SPEED in r.metrics]
-    middle = median(windows) if windows else 0.0
-    return (max(windows) - min(windows)) / 2 / middle if middle else 0.0

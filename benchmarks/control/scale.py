@@ -5,8 +5,7 @@
     python benchmarks/control/scale.py --table [--check]     the stored rows
 
 Each size runs in its own process. The rows have the CPU time of a trial (almost all of it is
-the controller, because a replay is a sum) and the peak memory. A claim is about the slope of log
-time against log trials: above 1 is superlinear. `--store sqlite` writes to a file.
+the controller, because a replay is a sum) and the peak memory. `--store sqlite` writes to a file.
 """
 
 from __future__ import annotations
@@ -20,8 +19,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
-
-import numpy as np
 
 import automl
 from benchmarks.common import store as rows_of
@@ -40,7 +37,6 @@ NUM_REPORTS: Final = 3
 ROWS: Final = rows_of.RESULTS / "scale.jsonl"
 MAX_MS: Final = {"random": 5.0, "bayes": 50.0}  # of a trial, ledger in memory
 MAX_GIB: Final = 4.0
-MAX_SLOPE: Final = 1.0
 KEYS: Final = ("trials", "workers", "suggester", "stopper", "store")
 QUICK: Final = (1000, 10_000)  # trials
 
@@ -84,15 +80,6 @@ def one(trials: int, workers: int, suggester: str, stopper: str, store: str) -> 
         "ms_a_trial": round(1000 * took / trials, 3),
         "GiB": round(peak, 2),
     }
-
-
-def _sizes(rows: list[rows_of.Row]) -> tuple[Any, Any]:
-    table = np.array([[row["trials"], row["cpu"]] for row in rows], dtype=float)
-    return table[:, 0], table[:, 1]
-
-
-def _slope(sizes: Any, seconds: Any) -> float:
-    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
 
 def main() -> int:
@@ -141,10 +128,6 @@ def claims(rows: list[rows_of.Row], suggesters: Sequence[str]) -> list[Claim]:
         limit = MAX_MS.get(suggester)
         found.append(at_most(f"milliseconds of a trial with {suggester}", slowest, limit))
         found.append(at_most(f"GiB with {suggester}", largest, MAX_GIB))
-        if suggester == "random":
-            slope = _slope(*_sizes(mine)) if len(mine) > 1 else None
-            name = "slope of log seconds over log trials with random"
-            found.append(at_most(name, slope, MAX_SLOPE))
     return found
 
 

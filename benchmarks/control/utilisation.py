@@ -68,16 +68,13 @@ def measure(trials: int, seconds: float) -> dict[str, float]:
         )
     done = [trial.metrics for trial in result.trials if "ended" in trial.metrics]
     wall = max(m["ended"] for m in done) - min(m["began"] for m in done)
-    occupied = sum(metrics["ended"] - metrics["began"] for metrics in done) / (WORKERS * wall)
-    bayes = sum(trial.source == "bayes" for trial in result.trials)
     thought = result.snapshot.suggestion_seconds
     return {
         "trials": trials,
         "seconds": seconds,
         "wall": round(wall, 2),
         "share": round(trials * seconds / WORKERS / wall, 3),
-        "occupied": round(occupied, 3),
-        "by_bayes": bayes,
+        "by_bayes": sum(trial.source == "bayes" for trial in result.trials),
         "suggestion": round(sum(thought) / max(1, len(thought)), 4),
     }
 

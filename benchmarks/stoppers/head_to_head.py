@@ -23,7 +23,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -78,13 +77,13 @@ def train(
     return run(Context(assignment, send, lambda: requests[-1] if requests else None))
 
 
-def automl_run(spec: SweepSpec, folder: Path, stopper: str = "none") -> list[float]:
+def automl_run(spec: SweepSpec, folder: Path) -> list[float]:
     """This project, as `automl sweep` runs it."""
     from automl import sweeps
     from automl.ledger import Ledger
 
     ledger = Ledger.open(folder, create=True)
-    spec = replace(spec, stopper=stopper)
+    spec = replace(spec, stopper="none")
     ledger.create_sweep(spec)
     snapshot = sweeps.run(spec, ledger=ledger, objective=None, dispatcher="ray")
     ledger.close()
@@ -232,14 +231,11 @@ def _domain(parameter: Any, tune: Any) -> Any:
 
 CONTESTANTS: Final[dict[str, Callable[[SweepSpec, Path], list[float]]]] = {
     "automl": automl_run,
-    "automl+median": partial(automl_run, stopper="median"),
-    "automl+curve": partial(automl_run, stopper="curve"),
     "optuna": optuna_run,
     "ray-tune": tune_run,
 }
 KEYS: Final = ("contestant", "seed", "within", "minutes", "data")
 PEERS: Final = ("optuna", "ray-tune")
-USUAL: Final = ("automl", *PEERS)
 
 
 def measure(
@@ -270,7 +266,9 @@ def measure(
 def main() -> int:
     """Measure the missing rows, then print the means."""
     parser = benchmark_parser(__doc__, "ours for half of the time")
-    parser.add_argument("--contestants", nargs="+", default=USUAL, choices=list(CONTESTANTS))
+    parser.add_argument(
+        "--contestants", nargs="+", default=list(CONTESTANTS), choices=list(CONTESTANTS)
+    )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--within", type=float, default=45.0)

@@ -11,6 +11,8 @@ import numpy as np
 from automl.core.ranking import best
 from automl.core.trial import Trial
 from automl.suggesters.base import Suggester
+from automl.suggesters.bayes.data import best_rows
+from automl.suggesters.bayes.suggester import BayesSuggester, one_thread
 from benchmarks.suggesters.contestants import make
 from benchmarks.suggesters.fingerprint import fingerprint
 from benchmarks.suggesters.problems import Problem
@@ -80,8 +82,16 @@ def cpu_seconds(suggester: Suggester) -> float:
 
 
 def recommended(suggester: Suggester, trials: list[Trial]) -> Any:
-    """The configuration that a suggester with a model recommends; None for the best observed."""
-    return getattr(suggester, "recommended", lambda _: None)(trials)
+    """The tried configuration of which `bayes` expects most; None for the best observed."""
+    if not isinstance(suggester, BayesSuggester) or len(suggester.goals) > 1:
+        return None
+    with one_thread():
+        data = suggester._reader(trials)
+        if not suggester._surrogates.possible(data):
+            return None
+        posterior = suggester._surrogates.fit(data)
+    rows = best_rows(data, posterior.feasible, posterior.smoothed())
+    return data.trials[int(rows[0])].params
 
 
 def regret(problem: Problem, scale: RegretScale, trials: list[Trial], params: Any = None) -> float:

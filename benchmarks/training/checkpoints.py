@@ -1,6 +1,6 @@
 """Does a checkpoint of one strategy resume under any other? Every pair, on four gloo ranks.
 
-    python benchmarks/training/checkpoints.py [--savers NAME ...]   measure and store the rows
+    python benchmarks/training/checkpoints.py                      measure and store the rows
     python benchmarks/training/checkpoints.py --quick [--check]     three strategies
     python benchmarks/training/checkpoints.py --table [--check]     the stored rows
 
@@ -136,14 +136,12 @@ def claims(rows: list[store.Row], names: Sequence[str]) -> list[Claim]:
 def main() -> int:
     """Measure, store the rows and print the table."""
     parser = benchmark_parser(__doc__, "three strategies")
-    parser.add_argument("--savers", nargs="+", default=list(NAMES), choices=NAMES)
     given = parser.parse_args()
     rows = [] if given.quick else store.read(ROWS)
     if given.quick:
         rows = measure(QUICK, QUICK)
     elif not given.table:
-        fresh = {row["saver"]: row for row in [*rows, *measure(given.savers, NAMES)]}
-        rows = [fresh[name] for name in NAMES if name in fresh]
+        rows = measure(NAMES, NAMES)
         store.write(ROWS, rows)
     print(table(rows))
     return conclude(claims(rows, QUICK if given.quick else NAMES)) if given.check else 0

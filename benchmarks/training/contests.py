@@ -70,19 +70,17 @@ class Contest:
             )
             return run(Context(one))
 
-    def metrics(
-        self, params: Params, fixed: Params, train_seconds: float | None
-    ) -> dict[str, float]:
-        """The metrics of a run that must not fail."""
-        outcome = self.attempt(params, fixed, train_seconds)
-        if outcome.failure:
-            trace = outcome.details.get("traceback")
-            raise SystemExit(f"{self.workload} {dict(params)}: {outcome.message}\n{trace}")
-        return dict(outcome.metrics)
-
     def ours(self, params: Params) -> Timed:
-        """A function that runs a configuration and returns its seconds."""
-        return lambda: self.seconds(self.metrics(params, self.fixed, self.train_seconds))
+        """A function that runs a configuration, which must not fail, and returns its seconds."""
+
+        def timed() -> float:
+            outcome = self.attempt(params, self.fixed, self.train_seconds)
+            if outcome.failure:
+                trace = outcome.details.get("traceback")
+                raise SystemExit(f"{self.workload} {dict(params)}: {outcome.message}\n{trace}")
+            return self.seconds(outcome.metrics)
+
+        return timed
 
     def space(self) -> Space:
         """The space of the knobs on this hardware."""

@@ -1,13 +1,11 @@
 """Is the estimate of peak memory right? Each configuration is measured in new processes.
 
     python benchmarks/training/memory.py [--again]             measure the missing rows (or all)
-    python benchmarks/training/memory.py --estimate            estimate the stored rows again
     python benchmarks/training/memory.py --quick [--check]     three configurations
     python benchmarks/training/memory.py --table [--check]     the stored rows
 
 Of the configurations with an estimate above 200 MB, nine in ten must be within 20% of the measured
-peak, and the rank correlation must be at least 0.95. `state` is the parameters and optimizer state
-of the largest rank. With fsdp and tensor on two ranks it must be at most 0.6 of that of `single`.
+peak, and the rank correlation must be at least 0.95.
 
 The constants of workers/memory/estimate.py were fitted to translation on one rank without
 accumulation. All other rows are a test of them.
@@ -23,7 +21,7 @@ from dataclasses import asdict
 from typing import Any
 
 from benchmarks.common import store
-from benchmarks.common.bounds import Claim, at_least, at_most, complete, conclude
+from benchmarks.common.bounds import Claim, at_least, complete, conclude
 from benchmarks.common.options import benchmark_parser
 from benchmarks.training.forked import elsewhere, run_gang, warm
 
@@ -31,7 +29,6 @@ ROWS = store.RESULTS / "memory.jsonl"
 SMALLEST = 200e6
 MIN_WITHIN = 0.9
 MIN_CORRELATION = 0.95
-MAX_SHARE = 0.6
 # Without `compact_memory` the resident set also holds blocks that the C library keeps.
 COMMON: dict[str, Any] = {"max_updates": 2, "optimizer": "adam", "compact_memory": True}
 BASE: dict[str, dict[str, Any]] = {
@@ -105,9 +102,7 @@ def one(name: str, params: Mapping[str, Any]) -> Row:
     row: Row = {"workload": name, "params": dict(params)}
     if outcome.failure:
         return {**row, "failure": f"{outcome.failure}: {outcome.message}"}
-    states = outcome.details.get("rank_state_bytes") or [outcome.details["state_bytes"]]
-    held = max(sum(state.values()) for state in states)
-    return estimated({**row, "ranks": ranks, "state": held, "measured": outcome.peak_memory_bytes})
+    return estimated({**row, "ranks": ranks, "measured": outcome.peak_memory_bytes})
 
 
 def estimated(row: Row) -> Row:
@@ -159,19 +154,9 @@ def rank_correlation(pairs: list[tuple[float, float]]) -> float:
     return float(np.corrcoef(ranks.T)[0, 1])
 
 
-def share(row: Row, rows: list[Row]) -> float | None:
-    """The state of a row divided by that of `single` with the same model and optimizer."""
-    for other in rows:
-        keys = ("width", "num_layers", "optimizer", "tied_embeddings")
-        same = all(other["params"].get(key) == row["params"].get(key) for key in keys)
-        if same and other["workload"] == row["workload"] and other.get("ranks") == 1:
-            return float(row["state"] / other["state"])
-    return None
-
-
 def table(rows: list[Row]) -> str:
     """A line for each row."""
-    lines = [f"{'configuration':84} estimate MB  measured MB  ratio  state MB  share"]
+    lines = [f"{'configuration':84} estimate MB  measured MB  ratio"]
     for row in rows:
         text = f"{label(row):84} "
         if "failure" in row:
@@ -179,10 +164,7 @@ def table(rows: list[Row]) -> str:
             continue
         estimate = row["estimate"] / 1e6
         peak = row["measured"] / 1e6
-        part = share(row, rows)
-        figures = f"{estimate:11.0f}  {peak:11.0f}  {estimate / peak:5.2f}"
-        state = f"{row['state'] / 1e6:8.1f}  {'-' if part is None else f'{part:.2f}'}"
-        lines.append(f"{text}{figures}  {state}")
+        lines.append(f"{text}{estimate:11.0f}  {peak:11.0f}  {estimate / peak:5.2f}")
     return "\n".join(lines)
 
 
@@ -192,7 +174,7 @@ def label(row: Row) -> str:
 
 
 def claims(rows: list[Row], asked: list[tuple[str, dict[str, Any]]]) -> list[Claim]:
-    """Every configuration was measured; estimates are near; sharded states are small."""
+    """Every configuration was measured, and estimates are near."""
     sound = [row for row in rows if "failure" not in row]
     known = {key_of(row["workload"], row["params"]) for row in sound}
     missing = [f"{name} {params}" for name, params in asked if key_of(name, params) not in known]
@@ -201,17 +183,11 @@ def claims(rows: list[Row], asked: list[tuple[str, dict[str, Any]]]) -> list[Cla
     within = near / len(counted) if counted else None
     correlation = rank_correlation(counted) if len(counted) > 1 else None
     note = f"{near} of {len(counted)}"
-    found = [
+    return [
         complete("every configuration without failure", missing),
         at_least("share of estimates within 20%, above 200 MB", within, MIN_WITHIN, note),
         at_least("rank correlation, above 200 MB", correlation, MIN_CORRELATION),
     ]
-    sharded = [row for row in sound if row["params"].get("parallelism") in ("fsdp", "tensor")]
-    if any("parallelism" in params for _, params in asked):
-        shares = [part for row in sharded if (part := share(row, sound)) is not None]
-        name = "largest state with fsdp and tensor, share of that of single"
-        found.append(at_most(name, max(shares, default=None), MAX_SHARE, f"{len(shares)} rows"))
-    return found
 
 
 def key_of(name: str, params: Mapping[str, Any]) -> str:
@@ -240,18 +216,11 @@ def measure(
 def main() -> int:
     """Measure the missing rows, store them, and print the table."""
     parser = benchmark_parser(__doc__, "three configurations")
-    parser.add_argument("--first", type=int, default=0, help="index of the first configuration")
-    parser.add_argument("--count", type=int, default=len(ALL), help="how many configurations")
     parser.add_argument("--again", action="store_true", help="measure stored rows, too")
-    parser.add_argument("--estimate", action="store_true", help="estimate the stored rows again")
     given = parser.parse_args()
     rows = [] if given.quick else store.read(ROWS)
-    asked = QUICK if given.quick else ALL[given.first : given.first + given.count]
-    if given.estimate:
-        prepare()
-        rows = [row if "failure" in row else estimated(row) for row in rows]
-        store.write(ROWS, rows)
-    elif not given.table:
+    asked = QUICK if given.quick else ALL
+    if not given.table:
         rows = measure(asked, rows, again=given.again, keep=not given.quick)
     print(table(rows))
     return conclude(claims(rows, asked)) if given.check else 0

@@ -36,7 +36,7 @@ from benchmarks.training.races import compete
 from workers.context import Context
 from workers.protocol import Assignment
 from workers.run import run
-from workers.training import control
+from workers.training import trainer as training
 from workers.workloads import WORKLOADS
 
 
@@ -46,7 +46,7 @@ def speed(given: argparse.Namespace) -> int:
 
     counts = (4, 2) if given.quick else (12, 9)
     claims: list[Claim] = []
-    with cpu_clock(control, feature_extraction, trainer):
+    with cpu_clock(training, feature_extraction, trainer):
         for name in given.which or CONTESTS:
             contest = CONTESTS[name](8 if given.quick else 20, given.data)
             claims += compete(contest, *counts)

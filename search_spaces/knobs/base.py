@@ -164,12 +164,11 @@ def nearest_legal(default: Any, arguments: Mapping[str, Any]) -> Any:
     if "choices" not in arguments:
         return min(max(default, arguments["low"]), arguments["high"])
     choices = list(arguments["choices"])
-    numbers = [c for c in choices if type(c) in (int, float)]
     if default in choices or not choices:
         return default
-    if numbers and type(default) in (int, float):
-        return min(numbers, key=lambda c: abs(c - default))
-    return choices[0]
+    numbers = [c for c in (default, *choices) if type(c) in (int, float)]
+    are_near = numbers[:1] == [default] and len(numbers) > 1
+    return min(numbers[1:], key=lambda c: abs(c - default)) if are_near else choices[0]
 
 
 @dataclass
@@ -254,16 +253,13 @@ class Knob:
 
     def _condition(self, option: Option, tuned: Mapping[str, Parameter]) -> dict[str, Any] | None:
         """The condition of an option, given the knob's tuned parameters; None if it never holds."""
-        own = {other.name for other in self.options}
         when: dict[str, Any] = {}
         for parent, values in option.requires.items():
             if parent in tuned:
-                values = tuple(value for value in values if tuned[parent].legal(value))
-                if not values:
-                    return None
-            if parent in tuned or parent not in own:
+                when[parent] = tuple(value for value in values if tuned[parent].legal(value))
+            elif parent not in [other.name for other in self.options]:
                 when[parent] = values
-        return when
+        return when if all(when.values()) else None
 
     def fit(self, option: Option, hardware: Hardware, adjustments: Mapping[str, Any]) -> Option:
         """The option on this hardware; by default the same everywhere."""
@@ -301,11 +297,9 @@ class Knob:
             SpaceError: an adjustment is unknown or malformed, or no value is left that the hardware
                 can run.
         """
-        known = [*(option.name for option in self.options), *self.keys]
+        known = [*(option.name for option in self.options), *self.keys, "defaults"]
         given = dict(adjustments or {})
         for key in given:
-            check(
-                key in (*known, "defaults"),
-                f"knob {self.name!r} has no option {key!r}: {nearest(str(key), known)}",
-            )
+            hint = nearest(str(key), known[:-1])
+            check(key in known, f"knob {self.name!r} has no option {key!r}: {hint}")
         return self.declare(hardware, given)

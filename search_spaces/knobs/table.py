@@ -18,16 +18,8 @@ from search_spaces.parameters import Value
 
 from .base import CHANGES_THE_RESULT, COMPUTES_THE_SAME, Knob, KnobSpace, Option
 
-# How weights are updated.
-# Adafactor (Shazeer and Stern 2018, https://arxiv.org/abs/1804.04235) keeps a row and a column of
-# moments in place of a matrix. Muon (Jordan et al. 2024) takes the matrices inside the model and
-# leaves the rest to AdamW. Both need whole matrices.
 OPTIMIZER = Option(
-    "optimizer",
-    "rule by which weights are updated",
-    "adamw",
-    ("adamw", "adam", "sgd"),
-    on_request=("adafactor", "muon"),
+    "optimizer", "rule by which weights are updated", "adamw", ("adamw", "adam", "sgd")
 )
 LEARNING_RATE = Option(
     "learning_rate",
@@ -65,16 +57,6 @@ MOMENTUM = Option(
     high=0.99,
     affects=CHANGES_THE_RESULT,
     requires={"optimizer": ("sgd",)},
-)
-# ZeRO-1 (Rajbhandari et al. 2020, https://arxiv.org/abs/1910.02054): each rank updates the
-# parameters whose state it keeps, and sends them to the others.
-OPTIMIZER_SHARDING = Option(
-    "optimizer_sharding",
-    "each rank of ddp keeps the optimizer state of some parameters only",
-    False,
-    (False, True),
-    affects=COMPUTES_THE_SAME,
-    requires={"parallelism": ("ddp",)},
 )
 # torch's SparseAdam: moments of other rows stay as they are, and these rows get no weight decay.
 SPARSE_GRADIENTS = Option(
@@ -332,8 +314,6 @@ class OptimizerKnob(Knob):
 
     name = "optimizer"
     summary = "optimizer, learning rate, warm-up and weight decay"
-    constraints = ("optimizer not in ('adafactor', 'muon') or parallelism in ('single', 'ddp')",)
-    on_request = (OPTIMIZER,)
     options = (OPTIMIZER, LEARNING_RATE, WARMUP_UPDATES, WEIGHT_DECAY, MOMENTUM)
 
     def declare(self, hardware: Hardware, adjustments: Mapping[str, Any]) -> KnobSpace:
@@ -425,23 +405,22 @@ class RuntimeKnob(Knob):
     def lacks(
         self, option: Option, hardware: Hardware, adjustments: Mapping[str, Any]
     ) -> Mapping[Value, str]:
-        reasons: dict[Value, str] = {}
         if option is MATMUL_PRECISION and hardware.gpus:
             text = "is tf32 on a GPU, which is a value of precision"
-            reasons = dict.fromkeys(("high", "medium"), text)
-        elif option is COMPILE:
-            if not hardware.gpus:
-                text = "records CUDA graphs and needs a CUDA GPU"
-                reasons = dict.fromkeys(("reduce-overhead", "cudagraphs"), text)
-            if text := _lacks_compiler(hardware):
-                reasons |= dict.fromkeys(("default", "reduce-overhead", "max-autotune"), text)
-        elif option is COMPACT_MEMORY and hardware.gpus:
-            reasons = {True: "is about main memory, trials run on a GPU"}
-        elif option.name == THREADS.name:
+            return dict.fromkeys(("high", "medium"), text)
+        if option is COMPACT_MEMORY and hardware.gpus:
+            return {True: "is about main memory, trials run on a GPU"}
+        if option.name == THREADS.name:
             cpus, counts = _cores(hardware, adjustments), option.wanted(adjustments)
             text = f"a worker slot has {cpus} cores"
-            reasons = {n: text for n in counts if isinstance(n, int) and n > cpus}
-        return reasons
+            return {n: text for n in counts if isinstance(n, int) and n > cpus}
+        if option is not COMPILE:
+            return {}
+        text = "" if hardware.gpus else "records CUDA graphs and needs a CUDA GPU"
+        reasons = dict.fromkeys(("reduce-overhead", "cudagraphs"), text)
+        if text := _lacks_compiler(hardware):
+            reasons |= dict.fromkeys(("default", "reduce-overhead", "max-autotune"), text)
+        return {mode: reason for mode, reason in reasons.items() if reason}
 
 
 def _cores(hardware: Hardware, adjustments: Mapping[str, Any]) -> int:
@@ -450,15 +429,13 @@ def _cores(hardware: Hardware, adjustments: Mapping[str, Any]) -> int:
 
 def _lacks_compiler(hardware: Hardware) -> str:
     """What torch.compile lacks here; "" if nothing."""
-    if not hardware.gpus:
-        compiler = os.environ.get("CXX") or "g++"
-        there = shutil.which(compiler) or shutil.which("clang++")
-        return "" if there else f"torch.compile needs a C++ compiler, {compiler} is missing"
-    # Triton compiles the functions that launch its kernels, for this Python.
-    compiler = os.environ.get("CC") or "gcc"
-    if not (shutil.which(compiler) or shutil.which("clang")):
-        return f"torch.compile needs a C compiler on GPUs (for Triton), {compiler} is missing"
-    if not Path(sysconfig.get_paths()["include"], "Python.h").is_file():
+    variable, usual, other, need = ("CXX", "g++", "clang++", "a C++ compiler")
+    if hardware.gpus:  # Triton compiles the functions that launch its kernels, for this Python
+        variable, usual, other, need = ("CC", "gcc", "clang", "a C compiler on GPUs (for Triton)")
+    compiler = os.environ.get(variable) or usual
+    if not (shutil.which(compiler) or shutil.which(other)):
+        return f"torch.compile needs {need}, {compiler} is missing"
+    if hardware.gpus and not Path(sysconfig.get_paths()["include"], "Python.h").is_file():
         return "torch.compile needs Python's header files on GPUs (for Triton), Python.h is missing"
     return ""
 
@@ -514,9 +491,7 @@ class KernelsKnob(Knob):
             return nullcontext()
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
-        if chosen == "math":
-            return sdpa_kernel(SDPBackend.MATH)
-        others = (name for name in _NAMES if name != chosen)
+        others = [name for name in _NAMES if name != chosen] if chosen != "math" else []
         order = [getattr(SDPBackend, _NAMES[name]) for name in (chosen, *others)]
         return sdpa_kernel(order, set_priority=True)
 
@@ -583,20 +558,12 @@ TABLE: Final[Mapping[str, type[Knob]]] = {
             on_request=_COMMUNICATION,
         ),
         Knob.row(
-            "zero",
-            "optimizer state shared out among the ranks of ddp",
-            OPTIMIZER_SHARDING,
-            on_request=(OPTIMIZER_SHARDING,),
-            constraints=("not optimizer_sharding or optimizer in ('adamw', 'adam', 'sgd')",),
-        ),
-        Knob.row(
             "sparsity",
             "gradients of the rows of embeddings that were looked up",
             SPARSE_GRADIENTS,
             constraints=(
                 "not sparse_gradients or parallelism == 'single'",  # NCCL sums no such gradients
                 "not sparse_gradients or optimizer in ('adamw', 'adam')",
-                "not sparse_gradients or not optimizer_sharding",
             ),
         ),
         Knob.row(

@@ -36,10 +36,6 @@ assert len(result.trials) == 12 and result.best.value < 5
 assert result.recommended is not None
 result.save_report("report.html")
 import automl.studio.app
-try:
-    automl.BayesSampler
-except ImportError as error:
-    assert str(error) == "BayesSampler needs optuna: pip install automl-sweep"
 """
 
 

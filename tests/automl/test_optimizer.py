@@ -137,16 +137,6 @@ def test_constraints_and_several_goals() -> None:
     assert optimizer.best.number == 1
 
 
-def test_nothing_is_written_unless_a_store_is_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    optimizer = make()
-    optimizer.tell(optimizer.ask(), {"loss": 1.0})
-    optimizer.close()
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_store_is_taken_up_again(tmp_path: Path) -> None:
     store = str(tmp_path)
     with make(store=store) as optimizer:
@@ -188,13 +178,3 @@ def test_several_threads_share_one_optimizer() -> None:
     assert not errors
     assert [trial.number for trial in optimizer.trials] == list(range(40))
     assert {trial.state for trial in optimizer.trials} == {TrialState.COMPLETED}
-
-
-def test_a_step_beyond_64_bits_is_refused(tmp_path: Path) -> None:
-    optimizer = automl.Optimizer(
-        SPACE, goals="minimize loss", suggester="random", store=str(tmp_path / "store")
-    )
-    trial = optimizer.ask()
-    with pytest.raises(UsageError, match="a step must fit 64 bits"):
-        optimizer.report(trial, step=10**30, loss=1.0)
-    optimizer.tell(trial, {"loss": 1.0})

@@ -25,7 +25,7 @@ from automl.core import SweepSpec, Trial, parse_goals
 from automl.ledger import Ledger
 from automl.ledger.database import IN_MEMORY
 from automl.report.recipe import learned_space, recipe
-from automl.workflows import import_trials, steering
+from automl.workflows import beginning, steering
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "search_spaces"))
 from drawn import spaces
@@ -46,7 +46,7 @@ def test_a_table_of_a_result_is_read_back(space: Space, seed: int, tmp_path: Pat
     table = tmp_path / "table.csv"
     automl.Result(snapshot).to_pandas().to_csv(table, index=False)
     with closing(Ledger.open(IN_MEMORY, create=True)) as ledger:
-        found = import_trials.read(table, space, parse_goals(GOALS), ledger)
+        found = beginning.read(table, space, parse_goals(GOALS), ledger)
     assert not found.left_out
     assert [repr(one.params) for one in found.trials] == [repr(params) for params in drawn]
     assert [one.metrics["loss"] for one in found.trials] == [n / 3 for n in range(4)]

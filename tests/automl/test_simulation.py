@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -8,9 +7,8 @@ from typing import Any
 import pytest
 
 import automl
-from automl.core.trial import Trial, TrialState
-from automl.errors import UsageError
-from automl.simulation import Simulation
+from automl.core.trial import TrialState
+from automl.sweeps import Simulation
 from search_spaces import Float, Space
 
 SPACE = Space(Float("x", 0.0, 1.0))
@@ -102,37 +100,6 @@ def test_a_lost_worker_costs_time_but_no_report() -> None:
     assert result.snapshot.seconds > simulate(trials=12, seconds=None).snapshot.seconds
 
 
-def test_max_steps_ends_a_trial_whose_curve_never_ends() -> None:
-    def endless(params: Any) -> Iterator[tuple[float, dict[str, float]]]:
-        while True:
-            yield 1.0, {"loss": params["x"]}
-
-    result = simulate(endless, trials=5, seconds=None, max_steps=7)
-    assert {len(trial.reports) for trial in result.trials} == {7}
-
-
-def test_what_suggesting_took_is_charged_where_that_is_asked_for() -> None:
-    free = simulate(trials=8, seconds=None).snapshot.seconds
-    charged = simulate(trials=8, seconds=None, charge_suggestions=True).snapshot.seconds
-    assert charged > free
-
-
-def test_what_replays_may_not_yield() -> None:
-    def negative(params: Any) -> Iterator[tuple[float, dict[str, float]]]:
-        yield -1.0, {"loss": 1.0}
-
-    before = gc.get_threshold()
-    with pytest.raises(UsageError, match="not negative"):
-        simulate(negative)
-    with pytest.raises(UsageError, match=r"yields \(seconds, metrics\)"):
-        simulate(lambda params: [3.0])
-    with pytest.raises(UsageError, match="an end"):
-        simulate(seconds=None)
-    with pytest.raises(UsageError, match="a duration is like"):
-        simulate(seconds=-1.0)
-    assert gc.get_threshold() == before  # which a simulation raises while it runs
-
-
 @pytest.mark.parametrize(
     ("budget", "number"), [({"time": 95.0}, 9), ({"worker_time": 95.0}, 9), ({"time": 100.5}, 10)]
 )
@@ -148,16 +115,3 @@ def test_a_sweep_ends_when_no_trial_could_end_in_time(budget: Any, number: int) 
     assert "the shortest trial so far took 10 s" in result.decisions[-1].message
     enqueued = simulate(steady, seconds=None, budget={"time": 95.0}, workers=4)
     assert {trial.state for trial in enqueued.trials} == {TrialState.COMPLETED}
-
-
-def test_an_event_costs_the_same_however_many_trials_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Agents' trials were once searched among all running ones after each event."""
-    looks = 0
-
-    def lease(trial: Trial) -> None:
-        nonlocal looks
-        looks += 1
-
-    monkeypatch.setattr(Trial, "lease", property(lease, lambda trial, value: None))
-    simulate(trials=300, workers=300, seconds=None)
-    assert looks < 300 * 40, "a few for each of ten reports; all pairs of trials are 90,000"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from automl.core.trial import TrialState
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.report.recipe import recipe
-from automl.result import Result
 from search_spaces import Float, Space
 
 
@@ -63,18 +61,6 @@ def test_resuming_proposes_what_an_uninterrupted_sweep_does(ledger: Ledger) -> N
     run_inline(ledger, make_spec("parts", trials=3, suggester="sobol"))
     parts = run_inline(ledger, make_spec("parts", trials=6, suggester="sobol"), resume=True)
     assert [trial.params for trial in parts.trials] == [trial.params for trial in whole.trials]
-
-
-def test_whoever_watches_sees_every_step(ledger: Ledger) -> None:
-    seen: list[Snapshot] = []
-    run_inline(ledger, make_spec(trials=2), on_change=seen.append)
-    assert seen[-1].state == "finished"
-    assert {len(snapshot.trials) for snapshot in seen} >= {1, 2}
-    assert any(
-        snapshot.in_state(TrialState.RUNNING) and snapshot.busy_slots == 1 for snapshot in seen
-    )
-    seconds = [snapshot.seconds for snapshot in seen]
-    assert seconds == sorted(seconds)
 
 
 def test_an_error_of_whoever_watches_leaves_a_sweep_that_can_be_resumed(ledger: Ledger) -> None:
@@ -186,16 +172,6 @@ def test_a_rerun_says_what_it_does(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "going on with the sweep 'sweep', which has trials: 1" in capsys.readouterr().err
 
 
-def test_a_notebook_shows_parameters_and_a_small_figure(ledger: Ledger) -> None:
-    result = Result(run_inline(ledger, make_spec(trials=3)))
-    shown = result._repr_html_()
-    assert "<iframe" in shown
-    assert "ResizeObserver" in shown, "the page draws in it"
-    best = result.best.params["optimizer"]
-    assert re.search(rf"""optimizer(&quot;|"):\s*(&quot;|"){best}(&quot;|")""", shown)
-    assert len(repr(result.best)) < 150
-
-
 def test_the_best_configuration_keeps_the_constraints(ledger: Ledger, tmp_path: Path) -> None:
     spec = make_spec(trials=1, constraints="loss <= 1234567.25")
     best = run_inline(ledger, spec).best
@@ -203,14 +179,6 @@ def test_the_best_configuration_keeps_the_constraints(ledger: Ledger, tmp_path: 
     (tmp_path / "best.yaml").write_text(recipe(spec, best))
     again = load_configuration(tmp_path / "best.yaml", objective=True).spec
     assert again.constraints == spec.constraints
-
-
-def test_a_constraint_of_the_sweep_on_a_parameter_is_refused_with_the_form_to_write() -> None:
-    space, limit = {"x": (0.0, 1.0)}, "x <= 0.2"
-    with pytest.raises(UsageError, match=r"Space\(\.\.\., constraints=\['x <= 0\.2'\]\)"):
-        automl.sweep(quick, space, "minimize loss", trials=1, constraints=limit)
-    declared = [automl.Metric("x")]
-    automl.Optimizer(space, "minimize loss", limit, metrics=declared, suggester="sobol").close()
 
 
 def test_all_wrong_arguments_are_told_at_once(tmp_path: Path) -> None:

@@ -77,15 +77,6 @@ def test_everything_that_reads_a_space_says_how_it_understood_it(
     )
 
 
-def test_parameters_that_a_command_does_not_get_are_named(tmp_path: Path) -> None:
-    config = tmp_path / "c.yaml"
-    config.write_text("space: {lr: [0.1, 0.2, 0.3], amp: [true, false]}\ngoals: minimize loss\n")
-    (note,) = load(config, command="python train.py --lr {lr}").notes
-    assert note.startswith("the command does not name amp: unless the program reads AUTOML_PARAMS")
-    for command in ("run {params}", "run {config}", "run --lr={lr} {amp}"):
-        assert load(config, command=command).notes == ()
-
-
 @pytest.mark.parametrize(
     ("entry", "line"),
     [

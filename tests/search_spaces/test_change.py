@@ -66,12 +66,12 @@ def test_steps_of_another_grid_are_given_up_and_ordered_numbers_stay_ordered() -
 
 def test_what_changed_is_said() -> None:
     assert changes(BEFORE, AFTER) == [
-        "lr: 0.001 to 0.1 on a log scale became 0.01 to 1.0 on a log scale",
-        "width: 16 to 64 in steps of 16 became 32 to 128 in steps of 16",
-        "opt: 'lion' added, 'sgd' left out",
-        "momentum: 0.0 to 0.9 became 0.0 to 0.99",
-        "momentum: its condition changed from {'opt': ('sgd',)} to {'opt': ('lion',)}",
-        "decay is new (0.0 to 1.0; earlier trials count as 0.1)",
+        "Float('lr', 0.001, 0.1, log=True) became Float('lr', 0.01, 1, log=True)",
+        "Int('width', 16, 64, step=16) became Int('width', 32, 128, step=16)",
+        "Choice('opt', ['sgd', 'adam']) became Choice('opt', ['adam', 'lion'])",
+        "Float('momentum', 0, 0.9, when={'opt': ['sgd']}) became "
+        "Float('momentum', 0, 0.99, when={'opt': ['lion']})",
+        "decay is new: Float('decay', 0, 1, default=0.1); earlier trials count as 0.1",
         "constraint decay < 0.9 was added",
         "constraint width <= 48 or lr < 0.05 was dropped",
     ]
@@ -80,8 +80,8 @@ def test_what_changed_is_said() -> None:
 def test_none_as_a_default_is_told_from_no_default() -> None:
     without, with_none = Space(Choice("c", [None, 1])), Space(Choice("c", [None, 1], default=None))
     (added,), (dropped,) = changes(without, with_none), changes(with_none, without)
-    assert added == "c: its default changed from no default to None"
-    assert dropped == "c: its default changed from None to no default"
+    assert added == "Choice('c', [None, 1]) became Choice('c', [None, 1], default=None)"
+    assert dropped == "Choice('c', [None, 1], default=None) became Choice('c', [None, 1])"
 
 
 @pytest.mark.parametrize(

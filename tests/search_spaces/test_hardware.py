@@ -47,7 +47,7 @@ def test_json_gives_it_back() -> None:
             "a CUDA GPU that computes in bfloat16",
         ),
         (Hardware(2, 2**33), "fp16", "that torch can autocast to float16"),
-        (Hardware(2, 2**33), "int3", "is not known"),
+        (Hardware(2, 2**33), "int3", "what is not known"),
     ],
 )
 def test_why_a_precision_is_missing(hardware: Hardware, precision: str, said: str) -> None:

@@ -75,7 +75,7 @@ def _commits(killer: Killer) -> None:
     commit = Hold.commit
 
     def wrapped(self: Hold, *args: Any, **kwargs: Any) -> None:
-        events = list(self._events)
+        events = list(self.uncommitted)
         commit(self, *args, **kwargs)
         if any(isinstance(event, Proposed) for event in events):
             killer.passed("recorded")

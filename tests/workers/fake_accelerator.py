@@ -316,15 +316,14 @@ def _one(
 
 def _watch(strays: list[str]) -> None:
     """Note the weights and states of optimizers that are not on the device after a training."""
-    from workers.parallel.transfers import own_part
-    from workers.training import step
+    from workers.training import optimizers
     from workers.training.trainer import Trainer
 
-    step.reading_waits = lambda device: device.type == NAME
+    optimizers.reading_waits = lambda device: device.type == NAME
     close = Trainer.close
 
     def watched(self: Trainer, failed: bool) -> None:
-        state = own_part(self.optimizer).state
+        state = self.optimizer.state
         for name, parameter in self.strategy.parameters().items():
             held = {"weight": parameter, "gradient": parameter.grad, **state.get(parameter, {})}
             strays.extend(

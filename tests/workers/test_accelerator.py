@@ -27,12 +27,12 @@ WITHOUT: Mapping[str, frozenset[Any]] = {
 # What only a configuration adds, on top of one of the sampled configurations.
 NAMED: Mapping[str, list[dict[str, Any]]] = {
     "image_classification": [
-        {"optimizer": "adafactor", "deterministic": True},
+        {"optimizer": "adam", "deterministic": True},
         {"activation_checkpointing": "layers", "checkpoint_every": 2},
     ],
     "sentiment": [{"optimizer": "adam", "max_norm": 1.0}],
     "translation": [
-        {"optimizer": "muon", "attention_backend": "math"},
+        {"attention_backend": "math"},
         {"chunked_loss": True, "activation_checkpointing": "selective", "checkpoint_every": 2},
     ],
 }
@@ -108,7 +108,7 @@ OPTIMIZERS: tuple[Mapping[str, Any], ...] = (
 )
 STRATEGY_KNOBS: Mapping[str, list[dict[str, Any]]] = {
     # A static graph needs memory that this device cannot pin.
-    "ddp": [{"optimizer_sharding": True}, {"accumulation": 2}],
+    "ddp": [{"accumulation": 2}],
     "fsdp": [
         {"reshard_after_forward": False},
         {"precision": "bf16", "reduction_precision": "half"},

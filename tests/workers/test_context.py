@@ -12,8 +12,8 @@ import torch
 
 from search_spaces.errors import StoreError, TrialFailure
 from workers.context import Context
-from workers.failures import MAX_MESSAGE, failure_of, gigabytes
-from workers.functions.numbers import MAX_METRICS, number_of, numbers_of, returned
+from workers.failures import MAX_MESSAGE, failure_of
+from workers.functions.numbers import MAX_METRICS, numbers_of, returned
 from workers.protocol import Assignment
 
 
@@ -91,11 +91,6 @@ def test_names_and_numbers_of_metrics_are_bounded() -> None:
         numbers_of({"x" * 1_000_000: 0.0})
 
 
-def test_what_is_a_number() -> None:
-    assert numbers_of({1: True, "t": torch.tensor(2.5, requires_grad=True)}) == {"1": 1.0, "t": 2.5}
-    assert number_of(3) == 3.0
-
-
 @pytest.mark.parametrize(
     "value", [np.array([2.0]), np.float32(2), np.array(2), torch.tensor([[2.0]]), torch.tensor(2)]
 )
@@ -115,12 +110,6 @@ def test_numbers_that_the_controller_computes_with_are_bounded(name: str, value:
 def test_several_goals_need_a_dict() -> None:
     with pytest.raises(TrialFailure, match=r"Return a dict with .* return {'a': a, 'x/b': value}"):
         returned(1.0, ["a", "x/b"])
-
-
-def test_two_amounts_of_memory_that_differ_look_different() -> None:
-    assert gigabytes(3.2e9, 3e9) == ("3.20 GB", "3.00 GB")
-    assert gigabytes(300_400_000, 300_000_000) == ("0.3004 GB", "0.3000 GB")
-    assert gigabytes(10**12 + 1, 10**12) == ("1000.000000001 GB", "1000.000000000 GB")
 
 
 def test_a_message_is_bounded() -> None:

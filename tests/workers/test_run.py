@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,6 @@ from fake_gpu import FakeCuda
 
 from search_spaces.errors import TrialFailure
 from workers.context import Context
-from workers.failures import failure_of
 from workers.functions import saved_state
 from workers.functions.speed import SpeedProbe
 from workers.protocol import (
@@ -57,10 +55,6 @@ def test_an_exception_becomes_a_failure(runner, error, kind):
     assert (outcome.ending, outcome.failure) == (Ending.FAILED, kind)
     assert outcome.message
     assert type(error).__name__ in outcome.details["traceback"]
-
-
-def test_an_allocation_that_cannot_be_is_out_of_memory(runner):
-    assert runner(lambda context: torch.empty(2**55)).failure == "out_of_memory"
 
 
 def test_a_keyboard_interrupt_is_the_callers(runner):
@@ -137,22 +131,6 @@ def test_details_of_any_kind_become_json(runner, value, kept):
     assert (outcome.failure, outcome.details["given"]) == (None, kept)
 
 
-def test_details_that_are_no_mapping_are_left_out(runner):
-    def objective(context):
-        context.details = None
-        raise ValueError("a mistake")
-
-    outcome = runner(objective)
-    assert outcome.message == "ValueError: a mistake"
-    assert outcome.exception == "ValueError"
-
-
-def test_a_name_of_any_length_is_cut(runner):
-    outcome = runner(raiser(type("E" * 10_000, (Exception,), {})("why")))
-    assert outcome.message == f"{'E' * 200}: why"
-    assert outcome.exception == "E" * 200
-
-
 @pytest.mark.parametrize("result", [3.0, [1], {"loss": "low"}, {"loss": None}])
 def test_what_is_no_metrics_is_a_missing_metric(runner, result):
     assert runner(lambda context: result).failure == "missing_metric"
@@ -204,16 +182,6 @@ def test_libraries_that_wrap_the_error_of_a_full_disk(runner, text, cause, kind)
     assert ("no room on the disk" in outcome.message) is bool(kind)
 
 
-def test_the_traceback_has_what_an_error_was_raised_for(runner):
-    def objective(context):
-        try:
-            return {}["absent"]
-        except KeyError as error:
-            raise ValueError("no such layer") from error
-
-    assert "KeyError: 'absent'\n\nThe above exception was" in runner(objective).details["traceback"]
-
-
 def test_memory_is_measured_above_what_was_there_before(runner):
     kept = torch.ones(10_000_000)
 
@@ -241,23 +209,6 @@ def test_the_first_cause_is_blamed():
         "allocator",
         9,
     )
-
-
-def die(context):
-    if context.rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    torch.distributed.init_process_group(
-        "gloo", init_method=context.rendezvous, rank=0, world_size=2
-    )
-
-
-def test_a_killed_rank_ends_the_gang(runner, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(runner.folder))
-    outcome = runner(die, ranks=2)
-    assert outcome.failure == "crashed"
-    assert outcome.message.startswith("rank 1: the worker (process ")
-    assert outcome.message.endswith(") was killed by signal 9 (SIGKILL)")
-    assert not list(runner.folder.glob("automl-meeting*"))
 
 
 def wait_for_a_third(context):
@@ -288,18 +239,6 @@ def test_each_rank_has_a_log(runner):
         "s/3.1  (its seed is 7)\nhello from 0",
         "s/3.1  (its seed is 7)\nhello from 1",
     ]
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        "GET was unable to find an engine to execute this computation",
-        "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
-        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-    ],
-)
-def test_libraries_of_cuda_have_words_of_their_own_for_no_memory(message):
-    assert failure_of(RuntimeError(message)) == ("out_of_memory", f"RuntimeError: {message}")
 
 
 @pytest.mark.parametrize(
@@ -335,7 +274,6 @@ def test_the_peak_of_a_gpu_is_kept(runner, monkeypatch):
     assert outcome.peak_memory_bytes == 500_000
     assert outcome.details["peak_allocated_bytes"] == 501_000
     assert outcome.details["peak_reserved_bytes"] == 700_000
-    assert outcome.details["gpu_used_bytes"] == 700_000
 
 
 FULL = (
@@ -343,6 +281,7 @@ FULL = (
     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
     RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
     RuntimeError("cuDNN Frontend error: unable to find an engine that can run"),
+    RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
 )
 
 

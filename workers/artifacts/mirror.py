@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import re
-import shutil
 import socket
 import stat
 import sys
@@ -17,39 +16,31 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from search_spaces.errors import StoreError
 from workers.failures import one_line
-from workers.files.folder import Folder, link, sha256
+from workers.files.folder import Folder, sha256
 
-from .copies import NOT_KEPT, CopiedFile, Copies, DamagedCopy, Manifest, object_name, retried
+from .copies import NOT_KEPT, CopiedFile, Copies, DamagedCopy, Manifest, object_name
 
 if TYPE_CHECKING:
     from workers.context import Context
 
 LOOK_SECONDS: Final = 2.0  # between two looks for files that nobody has announced
 AGAIN: Final = 15  # times as long after an upload that has failed
-RESTORE_SECONDS: Final = 300.0  # until an attempt gives up to read its files
-FINISH_SECONDS: Final = 300.0  # until an attempt gives up to write them at its end
-MARK: Final = ".artifacts.mark"  # in the trial's folder: the attempt whose files these are
-LOCK: Final = ".artifacts.lock"  # in the trial's folder: held by the rank that restores it
-LINKS: Final = ".artifacts.links"  # in the trial's folder: its files at one moment
+FINISH_SECONDS: Final = 300.0  # until an attempt gives up to write its files at its end
+# In the trial's folder: the attempt whose files these are; locked by the rank that restores them.
+MARK: Final = ".artifacts.mark"
 _DRAFT: Final = re.compile(r"\.[0-9]+(\.[0-9]+)?")  # a checkpoint that is being written
+# A file as it was: size, time of its last change, target if it is a link. If these are the same,
+# so is its content.
+Listing = dict[str, tuple[int, int, str]]
 
 
 class ArtifactsUnreachable(Exception):
     """The location of the artifacts does not answer, so the attempt cannot go on from them."""
-
-
-class FileIdentity(NamedTuple):
-    """A file as it was: if this is the same, so is its content; `link` is the target of a link."""
-
-    size: int
-    changed: int
-    link: str = ""
 
 
 @dataclass
@@ -96,24 +87,23 @@ def mirrored(context: Context, notes: ArtifactNotes) -> Iterator[None]:
             mirror.finish(context.stop_requested, remove=context.world_size == 1)
 
 
-def listed(top: Path) -> dict[str, FileIdentity]:
-    """The files in a trial's folder that are kept, by their path in it with slashes."""
-    found: dict[str, FileIdentity] = {}
+def listed(top: Path) -> Listing:
+    """The files in a trial's folder that are kept, by their path in it with slashes.
+
+    Drafts, logs and hidden files at the top are not.
+    """
+    found: Listing = {}
     for path in top.rglob("*"):
         parts = path.relative_to(top).parts
-        if _left_out(parts[0], top=True) or any(map(_left_out, parts)):
+        left_out = parts[0] in NOT_KEPT or parts[0].startswith(".")
+        if left_out or any(_DRAFT.fullmatch(part) for part in parts):
             continue
         with suppress(FileNotFoundError):  # the attempt may remove it meanwhile
             facts = path.lstat()
             target = str(path.readlink()) if stat.S_ISLNK(facts.st_mode) else ""
             if target or stat.S_ISREG(facts.st_mode):
-                found["/".join(parts)] = FileIdentity(facts.st_size, facts.st_mtime_ns, target)
+                found["/".join(parts)] = (facts.st_size, facts.st_mtime_ns, target)
     return found
-
-
-def _left_out(name: str, *, top: bool = False) -> bool:
-    """Whether a name is not kept: a draft anywhere, at the top also logs and hidden files."""
-    return bool(_DRAFT.fullmatch(name)) or (top and (name in NOT_KEPT or name.startswith(".")))
 
 
 class Mirror:
@@ -135,14 +125,12 @@ class Mirror:
         self._attempt = attempt
         self._resume = resume
         self.notes = notes
-        self._files: dict[str, CopiedFile] = {}  # of the newest copy of this attempt
         self._manifests: list[Manifest] = []  # of this attempt, at most two
-        self._stored: Mapping[str, FileIdentity] = {}  # the files as they are at the location
+        self._stored: Listing = {}  # the files as they are at the location
         self._wake = threading.Event()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self._error = ""
-        self._done = False
 
     def restore(self) -> None:
         """Bring the files of earlier attempts to this machine, unless they are here.
@@ -153,17 +141,45 @@ class Mirror:
         """
         begun = time.monotonic()
         self._folder.make()
-        self._copies: Copies = self._asked(lambda: Copies(self._location))
-        with self._locked():
-            mark = self._mark()
-            if mark != self._attempt:  # else rank 0, on this machine, has done it
-                self._set_mark(self._newest(mark) if self._resume else mark)
+        with self._marked() as (file, here):
+            if self._resume and here != self._attempt:  # else rank 0, on this machine, has done it
+                try:
+                    self._restore_newer(file, here)
+                except StoreError:
+                    raise
+                except Exception as error:
+                    raise ArtifactsUnreachable(
+                        "the files of its earlier attempts cannot be read from "
+                        f"{self._location}: {one_line(error)}"
+                    ) from error
         self.notes.seconds += time.monotonic() - begun
+
+    def _restore_newer(self, file: IO[str], here: int) -> None:
+        """Restore the newest whole copy, if it is of a later attempt than the files here."""
+        copies, damaged = Copies(self._location), ""
+        for found in copies.found(self._attempt):
+            if found.attempt <= here:
+                break
+            file.truncate(0)  # what is here from now on is no whole copy
+            here = 0
+            self._remove_files()
+            try:
+                copies.restore(found, self._folder)
+            except DamagedCopy as error:
+                damaged = damaged or str(error)
+                self._remove_files()
+            else:
+                self._stored, here = listed(self._folder.path), found.attempt
+                file.write(str(here))
+        if damaged:
+            went_on = "an older copy" if self._stored else "nothing: it began anew"
+            self.notes.message = f"{damaged}; the attempt went on from {went_on}"
 
     def start(self) -> None:
         """Upload new files from now on, in a thread; for the rank that writes the files."""
-        with self._locked():
-            self._set_mark(self._attempt)
+        with self._marked() as (file, _):
+            file.truncate(0)
+            file.write(str(self._attempt))
         self._thread = threading.Thread(target=self._run, name="automl-artifacts", daemon=True)
         self._thread.start()
 
@@ -188,146 +204,81 @@ class Mirror:
             beat()
         objects = {name: size for one in self._manifests for name, size in one.objects.items()}
         self.notes.artifact_bytes = sum(objects.values())
-        if not self._done:
-            self._note(
+        if self._error or self._thread.is_alive():
+            left = (
                 f"its newest files are on {socket.gethostname()} only, in {self._folder.path}: "
                 f"{self._location} could not be written ({self._error or 'no answer'})"
             )
+            self.notes.message = self.notes.add_to(left)
         elif remove:
             self._remove_files()
         self.notes.seconds += time.monotonic() - begun
 
-    def _newest(self, mark: int) -> int:
-        """Restore the newest whole copy, if it is of a later attempt than the files here.
-
-        Returns:
-            The attempt whose files are here now; 0 if there are none.
-        """
-        damaged = ""
-        for found in self._asked(lambda: self._copies.found(self._attempt)):
-            if found.attempt <= mark:
-                break
-            try:
-                self._asked(partial(self._restored, found))
-            except DamagedCopy as error:
-                damaged = damaged or str(error)
-                print(f"artifacts: {error}", file=sys.stderr)
-                self._remove_files()
-                mark = 0
-            else:
-                self._stored, mark = listed(self._folder.path), found.attempt
-        if damaged:
-            went_on = "an older copy" if self._stored else "nothing: it began anew"
-            self._note(f"{damaged}; the attempt went on from {went_on}")
-        return mark
-
-    def _restored(self, found: Manifest) -> None:
-        self._remove_files()
-        self._copies.restore(found, self._folder)
-
-    def _asked(self, call: Callable[[], Any]) -> Any:
-        try:
-            return retried(call, RESTORE_SECONDS)
-        except StoreError:
-            raise
-        except Exception as error:
-            raise ArtifactsUnreachable(
-                "the files of its earlier attempts cannot be read from "
-                f"{self._location}: {one_line(error)}"
-            ) from error
-
     @contextmanager
-    def _locked(self) -> Iterator[None]:
-        with self._folder.open(LOCK, "ab") as file:
+    def _marked(self) -> Iterator[tuple[IO[str], int]]:
+        """The file of the mark, locked, and the last attempt whose files are on this machine."""
+        with self._folder.open(MARK, "a+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            yield
-
-    def _mark(self) -> int:
-        """The last attempt whose files are on this machine; 0 if it is unknown."""
-        with suppress(OSError, ValueError):
-            return int(self._folder.read(MARK))
-        return 0
-
-    def _set_mark(self, attempt: int) -> None:
-        self._folder.replace(MARK, str(attempt).encode())
+            file.seek(0)
+            yield file, int(file.read() or 0)
 
     def _run(self) -> None:
         """Upload what is new until the attempt is over, then the last files."""
-        before: Mapping[str, FileIdentity] | None = None
+        before: Listing | None = None
         while not self._over.is_set():
             announced = self._wake.wait(AGAIN * LOOK_SECONDS if self._error else LOOK_SECONDS)
             self._wake.clear()
-            if self._over.is_set():
-                break
             now = listed(self._folder.path)
             if now != self._stored and (announced or now == before):
-                with self._errors_told():  # the training goes on without
-                    self._upload()
+                self._try_to_upload()  # the training goes on without
             before = now
-        with self._errors_told():
-            retried(self._upload, FINISH_SECONDS)
-            self._done = True
+        end = time.monotonic() + FINISH_SECONDS
+        while not self._try_to_upload() and time.monotonic() < end:
+            time.sleep(1.0)
 
-    def _upload(self) -> None:
-        """Write a copy of the folder as it is now, then forget the one before the last.
-
-        Hard links keep the files of one moment readable while the program replaces them.
-        """
-        links = self._folder / LINKS
-        links.remove()
+    def _try_to_upload(self) -> bool:
+        """Whether an upload succeeds; an error is written into the trial's log, once."""
         try:
-            top = self._folder.path
-            shutil.copytree(
-                top,
-                links.path,
-                symlinks=True,
-                copy_function=link,
-                ignore=lambda at, names: [n for n in names if _left_out(n, top=at == str(top))],
-            )
-            now = listed(links.path)
-            if now == self._stored:
-                return
-            files = {path: self._copied(links.path / path, now[path], path) for path in now}
-            if listed(links.path) != now:
-                raise OSError(f"{top} is written all the time")
-        finally:
-            links.remove()
-        number = self._manifests[-1].number + 1 if self._manifests else 0
-        manifest = Manifest(self._attempt, number, files)
-        self._copies.write(manifest.name, manifest.to_json())
-        self._manifests = [*self._manifests[-1:], manifest]
-        self._stored, self._files, self._error = now, files, ""
-        with self._errors_told():  # what cannot be removed now stays for later
-            self._copies.tidy(*self._manifests)
-
-    def _copied(self, path: Path, identity: FileIdentity, name: str) -> CopiedFile:
-        """The entry of a file, which is uploaded unless the last copy of this attempt has it."""
-        if identity.link:
-            return CopiedFile(link=identity.link)
-        if name in self._files and self._stored[name] == identity:
-            return self._files[name]
-        file = CopiedFile(sha256(path), identity.size)
-        self._copies.put(object_name(self._attempt, file), path)
-        return file
-
-    @contextmanager
-    def _errors_told(self) -> Iterator[None]:
-        """Write an error into the trial's log, once."""
-        try:
-            yield
+            self._upload()
         except Exception as error:
             text = one_line(error)
             if text != self._error:
                 print(f"artifacts: {self._location} cannot be written now: {text}", file=sys.stderr)
             self._error = text
+            return False
+        self._error = ""
+        return True
 
-    def _note(self, text: str) -> None:
-        self.notes.message = "; ".join(filter(None, (self.notes.message, text)))
+    def _upload(self) -> None:
+        """Write a copy of the folder as it is now, then forget the one before the last."""
+        top = self._folder.path
+        now = listed(top)
+        if now == self._stored:
+            return
+        copies = Copies(self._location)
+        last: Mapping[str, Any] = self._manifests[-1].files if self._manifests else {}
+        files = {}
+        for path, facts in now.items():
+            if path in last and self._stored[path] == facts:
+                files[path] = last[path]
+            elif facts[2]:
+                files[path] = CopiedFile(link=facts[2])
+            else:
+                files[path] = CopiedFile(sha256(top / path), facts[0])
+                copies.put(object_name(self._attempt, files[path]), top / path)
+        if not now.items() <= listed(top).items():
+            raise OSError(f"{top} was written during the upload")
+        number = self._manifests[-1].number + 1 if self._manifests else 0
+        manifest = Manifest(self._attempt, number, files)
+        copies.write(manifest.name, manifest.to_json())
+        self._manifests = [*self._manifests[-1:], manifest]
+        self._stored = now
+        copies.tidy(*self._manifests)
 
     def _remove_files(self) -> None:
-        """Remove the files of this machine that are kept at the location, and the mark."""
+        """Remove the files of this machine that are kept at the location."""
         for name in self._folder.names():
-            if name in (*NOT_KEPT, LOCK):
+            if name in (*NOT_KEPT, MARK):
                 continue
             try:
                 self._folder.unlink(name)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from search_spaces.errors import StoreError, TrialFailure, UsageError
 from workers.failures import DISK_WORDS, MAX_LINE, MEMORY_WORDS, NO_ROOM
-from workers.protocol import CHECKPOINTS, LOGS, Cause, StopRequest, log_name
+from workers.protocol import CHECKPOINTS, LOGS, WORK, Cause, StopRequest, log_name
 from workers.runtime.gang import oom_kills, signal_name
 
 from .arguments import Braces, check, with_absolute_path
@@ -168,9 +168,10 @@ class CommandAttempt:
         self._begun = self._moved = time.monotonic()
         self._resumed = context.resumed  # before this attempt writes anything
         self._files = context.files / FOLDER / f"attempt-{a.attempt}-rank-{context.rank}"
+        (context.files / WORK).make()
         self._facts = {
             "trial": str(context.number),
-            "trial_dir": str(context.work_dir),
+            "trial_dir": str(context.folder / WORK),
             "checkpoint_dir": str(context.checkpoint_dir),
             "seed": str(context.seed),
             "config": str(self._files.path / CONFIG),

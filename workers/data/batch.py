@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import UserDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 Batch = Mapping[str, "torch.Tensor"]
 
 
-class PlannedBatch(Mapping[str, "torch.Tensor"]):
+class PlannedBatch(UserDict[str, "torch.Tensor"]):
     """A batch whose rows are built when they are asked for, so that a rank builds only its own.
 
     Args:
@@ -28,27 +29,9 @@ class PlannedBatch(Mapping[str, "torch.Tensor"]):
         self.rows = build
 
     @cached_property
-    def _whole(self) -> Batch:
+    def data(self) -> Batch:  # type: ignore[override]
+        """The whole batch."""
         return self.rows(slice(0, self.num_rows))
-
-    def __getitem__(self, name: str) -> torch.Tensor:
-        return self._whole[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._whole)
-
-    def __len__(self) -> int:
-        return len(self._whole)
-
-
-class BatchSource(Protocol):
-    """What a share needs to know of the workload, see `workers.workload.Trainable`."""
-
-    def weight(self, batch: Batch) -> float:
-        """The number of items over which the loss of the batch is summed."""
-
-    def bucketed(self, batch: Batch) -> Batch:
-        """The batch padded to one of few shapes."""
 
 
 class CountedRows(dict[str, "torch.Tensor"]):
@@ -73,9 +56,8 @@ class CountedRows(dict[str, "torch.Tensor"]):
 
 def num_rows(batch: Batch) -> int:
     """Number of rows of a batch."""
-    if isinstance(batch, PlannedBatch):
-        return batch.num_rows
-    return len(next(iter(batch.values())))
+    planned = batch.num_rows if isinstance(batch, PlannedBatch) else None
+    return len(next(iter(batch.values()))) if planned is None else planned
 
 
 def rows_of(batch: Batch, count: int, index: int) -> tuple[Batch, bool]:
@@ -84,13 +66,11 @@ def rows_of(batch: Batch, count: int, index: int) -> tuple[Batch, bool]:
     A dummy row stands for an empty share.
     """
     total = num_rows(batch)
-    begin = total * index // count
-    end = total * (index + 1) // count
-    real = end > begin
-    rows = slice(begin, end) if real else slice(0, 1)
+    begin, end = total * index // count, total * (index + 1) // count
+    rows = slice(begin, end) if end > begin else slice(0, 1)
     if isinstance(batch, PlannedBatch):
-        return batch.rows(rows), real
-    return {key: value[rows] for key, value in batch.items()}, real
+        return batch.rows(rows), end > begin
+    return {key: value[rows] for key, value in batch.items()}, end > begin
 
 
 @dataclass(frozen=True)
@@ -103,18 +83,16 @@ class BatchShare:
         parts: microbatches, each with at least one row.
         real: whether the rows are the batch's; else a dummy row stands for an empty share.
         weight: of the global batch, see `Trainable.weight`.
-        ready: called by the thread that computes before it uses the parts.
     """
 
     parts: tuple[CountedRows, ...]
     real: bool
     weight: float
-    ready: Callable[[], None] = lambda: None
 
     @classmethod
     def of(
         cls,
-        workload: BatchSource,
+        workload: Any,
         batch: Batch,
         *,
         count: int = 1,
@@ -125,19 +103,17 @@ class BatchShare:
         """Share `index` of `count` of a batch, in at most `accumulation` parts.
 
         Args:
-            workload: whose batch it is.
+            workload: whose batch it is, a `workers.workload.Trainable`.
             batch: the global batch.
             bucketed: whether to pad the share to one of few shapes (`Trainable.bucketed`).
         """
         rows, real = rows_of(batch, count, index)
-        if bucketed:
-            rows = workload.bucketed(rows)
+        rows = workload.bucketed(rows) if bucketed else rows
         parts = max(1, min(accumulation, num_rows(batch) // count))
-        return cls(
-            tuple(counted(workload, rows_of(rows, parts, part)[0]) for part in range(parts)),
-            real,
-            workload.weight(batch),
-        )
+        found = [CountedRows(rows_of(rows, parts, part)[0]) for part in range(parts)]
+        for part in found:
+            part.num_items = int(workload.weight(part))
+        return cls(tuple(found), real, workload.weight(batch))
 
     def mean(self, loss: torch.Tensor) -> torch.Tensor:
         """The part of the mean loss of the global batch that a summed loss of this share is."""
@@ -146,11 +122,3 @@ class BatchShare:
     def each(self, change: Callable[[torch.Tensor], torch.Tensor]) -> BatchShare:
         """The share with each tensor replaced."""
         return replace(self, parts=tuple(part.each(change) for part in self.parts))
-
-
-def counted(workload: BatchSource, rows: Batch) -> CountedRows:
-    """The rows with their weight, if that is a whole number."""
-    found = CountedRows(rows)
-    weight = workload.weight(rows)
-    found.num_items = int(weight) if weight == int(weight) else None
-    return found

@@ -1,17 +1,14 @@
 """Fetching public data sets from their makers, with checksums, and reading their archives."""
 
-import hashlib
-import os
 import tarfile
-import time
-import urllib.request
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.client import HTTPException
-from pathlib import Path, PurePosixPath
-from typing import Final
-from urllib.parse import urlsplit
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, Final, cast
+from urllib.request import Request, urlopen
 
 from search_spaces.errors import AutomlError, DataError
 from search_spaces.plugins import nearest
@@ -19,37 +16,21 @@ from workers.files.folder import sha256
 
 
 @dataclass(frozen=True)
-class Source:
-    """One file to fetch.
+class PublicDataset:
+    """Files that belong together.
 
     Args:
-        url: address of the file.
-        sha256: of the file; "" if only the hashes of its members are known.
-        unpack: the members of a tar archive to write: the last part of the name, and the sha256.
+        summary: what it is, in a line.
+        use: the settings that read it.
+        files: by address the sha256 of the file or, of a tar archive, the members to write: the
+            last part of the name, and the sha256.
     """
-
-    url: str
-    sha256: str = ""
-    unpack: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The file's name."""
-        return PurePosixPath(urlsplit(self.url).path).name
-
-
-@dataclass(frozen=True)
-class PublicDataset:
-    """Files that belong together; `use` names the settings that read them."""
 
     summary: str
     use: str
-    sources: tuple[Source, ...]
+    files: Mapping[str, str | Mapping[str, str]]
 
 
-_CONVE: Final = (
-    "https://raw.githubusercontent.com/TimDettmers/ConvE/f3c0eb286025410fa5b4c04696c918264163d0ca"
-)
 _MULTI30K: Final = (
     "https://raw.githubusercontent.com/multi30k/dataset/"
     "a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw"
@@ -68,13 +49,19 @@ _MULTI30K_FILES: Final = {
 
 
 def _single(summary: str, use: str, url: str, sha256: str) -> PublicDataset:
-    return PublicDataset(summary, use, (Source(url, sha256),))
+    return PublicDataset(summary, use, {url: sha256})
 
 
 def _graph(name: str, summary: str, train: str, valid: str, test: str) -> PublicDataset:
-    unpack = {"train.txt": train, "valid.txt": valid, "test.txt": test}
-    use = "workload graph_embedding, data.name=triples"
-    return PublicDataset(summary, use, (Source(f"{_CONVE}/{name}.tar.gz", unpack=unpack),))
+    url = (
+        "https://raw.githubusercontent.com/TimDettmers/ConvE/"
+        f"f3c0eb286025410fa5b4c04696c918264163d0ca/{name}.tar.gz"
+    )
+    return PublicDataset(
+        summary,
+        "workload graph_embedding, data.name=triples",
+        {url: {"train.txt": train, "valid.txt": valid, "test.txt": test}},
+    )
 
 
 DATASETS: Final[Mapping[str, PublicDataset]] = {
@@ -120,25 +107,15 @@ DATASETS: Final[Mapping[str, PublicDataset]] = {
     "multi30k": PublicDataset(
         "Multi30k task 1: 31,014 captions in English, German and French, and a test set (2 MB)",
         "workload translation, data.name=multi30k",
-        tuple(Source(f"{_MULTI30K}/{name}", sha256) for name, sha256 in _MULTI30K_FILES.items()),
+        {f"{_MULTI30K}/{name}": sha256 for name, sha256 in _MULTI30K_FILES.items()},
     ),
 }
-
-
-ATTEMPTS = 5
-_BLOCK = 1 << 18
-_TIMEOUT_SECONDS = 30.0
-Progress = Callable[[str, int, int], None]
-
-
-class FetchError(AutomlError):
-    """A file could not be fetched."""
 
 
 def fetch(
     name: str,
     folder: Path,
-    progress: Progress = lambda file, done, total: None,
+    progress: Callable[[str, int, int], None] = lambda file, done, total: None,
     datasets: Mapping[str, PublicDataset] | None = None,
 ) -> list[Path]:
     """Fetch every file of a data set into a folder; files that are there are checked and kept.
@@ -154,90 +131,48 @@ def fetch(
 
     Raises:
         DataError: there is no such data set, or a file has the wrong hash.
-        FetchError: a file could not be fetched completely.
+        AutomlError: a file could not be fetched completely.
     """
     known = DATASETS if datasets is None else datasets
     if name not in known:
         raise DataError(f"unknown data set {name!r}: {nearest(name, sorted(known))}")
     folder.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
-    for source in known[name].sources:
-        targets = [folder / member for member in source.unpack] or [folder / source.name]
-        if not _complete(source, targets):
-            _fetch_one(source, folder, progress)
-        written += targets
+    for url, expected in known[name].files.items():
+        file = url.rpartition("/")[2]
+        wanted = {file: expected} if isinstance(expected, str) else expected
+        written += [folder / member for member in wanted]
+        if all(_has(folder / member, digest) for member, digest in wanted.items()):
+            continue
+        with TemporaryDirectory(dir=folder, prefix=".") as draft:
+            _download(url, Path(draft, file), progress)
+            for path, content in members(Path(draft, file)) if file not in wanted else ():
+                Path(draft, path.rpartition("/")[2]).write_bytes(content)
+            for member, digest in wanted.items():
+                if not _has(Path(draft, member), digest):
+                    raise DataError(f"{url}: {member} is missing, or its sha256 is not {digest}")
+                Path(draft, member).replace(folder / member)
     return written
 
 
-def _complete(source: Source, targets: list[Path]) -> bool:
-    """Whether all files are there with the right hashes."""
-    hashes = list(source.unpack.values()) or [source.sha256]
-    pairs = zip(targets, hashes, strict=True)
-    return all(path.is_file() and bool(wanted) and sha256(path) == wanted for path, wanted in pairs)
+def _has(path: Path, digest: str) -> bool:
+    return path.is_file() and sha256(path) == digest
 
 
-def _fetch_one(source: Source, folder: Path, progress: Progress) -> None:
-    part = folder / f"{source.name}.part"
+def _download(url: str, target: Path, progress: Callable[[str, int, int], None]) -> None:
     try:
-        download(source.url, part, progress)
-        if source.sha256 and (found := sha256(part)) != source.sha256:
-            raise DataError(
-                f"{source.url} has the sha256 {found}, expected {source.sha256}; "
-                "the file was deleted"
-            )
-        if source.unpack:
-            _unpack(source, part, folder)
-        else:
-            part.replace(folder / source.name)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _unpack(source: Source, archive: Path, folder: Path) -> None:
-    """Check all wanted members, then write each atomically."""
-    found = {name.rsplit("/", 1)[-1]: content for name, content in members(archive)}
-    for name, wanted in source.unpack.items():
-        if name not in found or hashlib.sha256(found[name]).hexdigest() != wanted:
-            raise DataError(
-                f"{source.url}: member {name} is missing or has a wrong hash; the file was deleted"
-            )
-    for name in source.unpack:
-        temporary = folder / f"{name}.{os.getpid()}"
-        temporary.write_bytes(found[name])
-        temporary.replace(folder / name)
-
-
-def download(url: str, target: Path, progress: Progress) -> None:
-    """Fetch a file; a server that fails for a moment is asked again.
-
-    Raises:
-        FetchError: the server refuses, or several tries have failed.
-    """
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            _transfer(url, target, progress)
-            return
-        except (OSError, HTTPException) as error:  # HTTPError is an OSError
-            status = getattr(error, "code", 500)
-            refused = status < 500 and status != 429
-            if refused or attempt == ATTEMPTS:
-                raise FetchError(f"{url}: {error or type(error).__name__}; try again") from error
-        time.sleep(min(0.05 * 4**attempt, 10.0))
-
-
-def _transfer(url: str, target: Path, progress: Progress) -> None:
-    request = urllib.request.Request(url, headers={"User-Agent": "automl"})
-    with (
-        urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response,
-        target.open("wb") as file,
-    ):
-        total = int(response.headers.get("Content-Length") or 0)
-        have = 0
-        while block := response.read(_BLOCK):
-            have += file.write(block)
-            progress(target.name.removesuffix(".part"), have, total)
-    if have < total:
-        raise OSError(f"the transfer broke off after {have} of {total} bytes")
+        with (
+            urlopen(Request(url, headers={"User-Agent": "automl"}), timeout=30.0) as response,
+            target.open("wb") as file,
+        ):
+            total = int(response.headers.get("Content-Length") or 0)
+            while block := response.read(1 << 18):
+                file.write(block)
+                progress(target.name, file.tell(), total)
+            if file.tell() < total:
+                raise OSError(f"the transfer broke off after {file.tell()} of {total} bytes")
+    except (OSError, HTTPException) as error:  # HTTPError is an OSError
+        raise AutomlError(f"{url}: {error or type(error).__name__}; try again") from error
 
 
 def members(
@@ -258,12 +193,9 @@ def members(
         with tarfile.open(path, "r:*") as archive:
             for member in archive:
                 if member.isfile() and wanted(member.name):
-                    file = archive.extractfile(member)
-                    yield member.name, file.read() if file else b""
+                    yield member.name, cast(IO[bytes], archive.extractfile(member)).read()
             while archive.fileobj is not None and archive.fileobj.read(1 << 20):
                 pass  # read to the end, to find a wrong checksum or a missing end
-    except FileNotFoundError as error:
-        raise DataError(f"there is no archive {path}") from error
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} is not a readable tar archive: {error}") from error
 
@@ -274,11 +206,9 @@ def find(folder: Path, names: tuple[str, ...]) -> Path:
     Raises:
         DataError: there is none.
     """
-    if folder.name in names and folder.exists():
-        return folder
-    for name in names:
-        if (folder / name).exists():
-            return folder / name
+    for path in (folder, *(folder / name for name in names)):
+        if path.name in names and path.exists():
+            return path
     raise DataError(
         f"{folder} holds none of {', '.join(names)}; data.dir must name the folder that does"
     )

@@ -16,8 +16,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map_only
 
-from .gpu import GPU_BLOCK
-
+# torch's allocator gives out multiples of this (torch.distributed._tools.mem_tracker).
+GPU_BLOCK: Final = 512
 _ATEN = torch.ops.aten
 _BY_MASK = {
     _ATEN.index.Tensor,

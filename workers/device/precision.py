@@ -1,22 +1,23 @@
 """Number formats of training: fp32, tf32, bf16, and fp16 with dynamic loss scaling.
 
+Also how modules are compiled, and steps traced.
+
 Master weights stay fp32. fp64 is not tuned: it tells rounding errors from mistakes
 (benchmarks/training/strategies.py).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import lru_cache
 from typing import Any, Final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs.table import MATMUL_PRECISION, PRECISION
+from workers.files.folder import Folder
 
 HALF: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
-_EXACT = 1e-5  # relative error that counts as exact
 
 
 class LossScaler:
@@ -133,32 +134,78 @@ def matmul_precision(
     named = MATMUL_PRECISION.checked(option) if torch.device(device).type == "cpu" else None
     wanted = named or ("high" if precision == "tf32" else "highest")
     before = torch.get_float32_matmul_precision()
-    backends: Any = torch.backends
-    libraries = (backends.cuda.matmul, backends.mkldnn.matmul)
-    own = [library.fp32_precision for library in libraries]
     cudnn = torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision(wanted)
     torch.backends.cudnn.allow_tf32 = wanted != "highest"
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)  # names a format where none was named, too
-        for library, format_before in zip(libraries, own, strict=True):
-            library.fp32_precision = format_before
+        torch.set_float32_matmul_precision(before)
         torch.backends.cudnn.allow_tf32 = cudnn
 
 
-def full_products(device: torch.device) -> AbstractContextManager[None]:
-    """Compute float32 products without rounding their factors, for scores that are compared."""
-    exact = device.type == "cpu" and medium_is_exact()
-    return nullcontext() if exact else matmul_precision("fp32", "highest", device)
+def compile_module(module: nn.Module, mode: str) -> None:
+    """Compile a module in place, also one of torch's own classes.
+
+    `nn.Module.compile` alone compiles nothing of those, such as `nn.Sequential`.
+
+    Args:
+        mode: a value of the option that is not "off".
+    """
+    if not type(module).forward.__module__.startswith("torch.nn."):
+        module.compile(**_arguments(mode))
+        return
+    call = module._call_impl
+
+    def run(*args: Any, **named: Any) -> Any:
+        return call(*args, **named)  # type: ignore[no-untyped-call]
+
+    module._compiled_call_impl = torch.compile(run, **_arguments(mode))
 
 
-@lru_cache(maxsize=1)
-def medium_is_exact() -> bool:
-    """Whether "medium" is more exact than rounding to bf16 on the CPU of this machine."""
-    generator = torch.Generator().manual_seed(0)
-    a, b = (torch.randn(64, 256, generator=generator) for _ in range(2))
-    expected = a.double() @ b.double().t()
-    with matmul_precision("fp32", "medium"):
-        return bool((a @ b.t() - expected).abs().max() < _EXACT * expected.abs().max())
+def _arguments(mode: str) -> dict[str, Any]:
+    """The arguments of `torch.compile`.
+
+    Without a GPU no layout is changed: with torch 2.13 the gradients of a convolution before ReLU,
+    max-pooling and a linear layer would be zero.
+    """
+    if mode == "cudagraphs":
+        return {"backend": mode}
+    if torch.cuda.is_available():
+        return {"mode": mode}
+    from torch._inductor import list_mode_options
+
+    return {"options": {**list_mode_options(mode), "layout_optimization": False}}
+
+
+@contextmanager
+def profiling(
+    num_steps: int, files: Folder, rank: int = 0, *, memory: bool = True
+) -> Iterator[Callable[[], None]]:
+    """Trace `num_steps` steps, after one step that is skipped and one to warm up; none for 0.
+
+    Args:
+        num_steps: how many steps are traced.
+        files: the trial's folder; the trace is `profile/rank-R.pt.trace.json` in it.
+        rank: of this process.
+        memory: whether allocations are traced as well.
+
+    Yields:
+        A function to call at the end of each step.
+    """
+    if num_steps < 1:
+        yield lambda: None
+        return
+
+    from torch.profiler import profile, schedule
+
+    def keep(profiler: Any) -> None:
+        traces = files / "profile"
+        traces.make()
+        name = f"rank-{rank}.pt.trace.json"
+        traces.unlink(name)
+        profiler.export_chrome_trace(str(traces.path / name))
+
+    plan = schedule(wait=1, warmup=1, active=num_steps, repeat=1)
+    with profile(schedule=plan, on_trace_ready=keep, profile_memory=memory) as profiler:
+        yield profiler.step

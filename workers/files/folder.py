@@ -6,7 +6,6 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -24,21 +23,9 @@ def flush(path: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    """The sha256 of a file, in hexadecimal; raises OSError if it is not a regular file."""
-    if not path.is_file():  # a pipe or a device may never end
-        raise OSError(f"{path} is not a regular file")
+    """The sha256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def link(source: str | Path, target: str | Path) -> None:
-    """Hard-link a file, or copy it if the file system has no such links."""
-    try:
-        os.link(source, target)
-    except FileNotFoundError:
-        raise
-    except OSError:
-        shutil.copy2(source, target)
 
 
 class Folder:
@@ -57,19 +44,6 @@ class Folder:
         self.parts = parts
         for part in parts:
             _check_name(part)
-
-    @classmethod
-    def below(cls, root: str | os.PathLike[str], path: str | os.PathLike[str]) -> Folder:
-        """The folder of a path that is the root or below it.
-
-        Raises:
-            StoreError: the path is not below the root.
-        """
-        try:
-            parts = Path(path).relative_to(root).parts
-        except ValueError as error:
-            raise StoreError(f"{path} is not in {root}") from error
-        return cls(root, *parts)
 
     @property
     def path(self) -> Path:
@@ -97,18 +71,6 @@ class Folder:
         """Open a regular file, as `open` does."""
         return self.file(name).open(mode, **text)
 
-    def read(self, name: str, most: int = 1 << 24) -> bytes:
-        """The content of a file.
-
-        Raises:
-            StoreError: it has more than `most` bytes.
-        """
-        with self.open(name) as file:
-            found: bytes = file.read(most + 1)
-        if len(found) > most:
-            raise StoreError(f"{self.path / name} has more than {most} bytes")
-        return found
-
     def replace(self, name: str, content: bytes) -> None:
         """Write a file; whoever reads it meanwhile, or after a crash, finds the old or the new."""
         path = self.file(name)
@@ -116,10 +78,6 @@ class Folder:
         draft.write_bytes(content)
         flush(draft)
         draft.replace(path)
-
-    def sha256(self, name: str) -> str:
-        """The sha256 of a file, in hexadecimal."""
-        return sha256(self.file(name))
 
     def make(self) -> None:
         """Make the folder, and those above it."""
@@ -131,31 +89,13 @@ class Folder:
             return sorted(path.name for path in self._way().iterdir())
         return []
 
-    def is_file(self, name: str) -> bool:
-        """Whether there is a regular file of this name."""
-        path = self.place(name)
-        return path.is_file() and not path.is_symlink()
-
     def copy(self, name: str, target: Path) -> None:
-        """Copy a file or a folder into the folder `target`, where the name must be free.
-
-        Links inside are copied as links if they are relative, else left out; see `check`.
-        """
-        path, new = self.place(name), target / name
-        if path.is_symlink():
-            if not (link := path.readlink()).is_absolute():
-                new.symlink_to(link)
-        elif path.is_dir():
-            new.mkdir()
-            for inner in (self / name).names():
-                (self / name).copy(inner, new)
+        """Copy a file or a folder into the folder `target`; links are copied as links."""
+        path = self.place(name)
+        if path.is_dir():
+            shutil.copytree(path, target / name, symlinks=True)
         else:
-            with self.open(name) as source, new.open("xb") as file:
-                shutil.copyfileobj(source, file)
-
-    def rename(self, old: str, new: str) -> None:
-        """Give a file or a folder in this folder another name; a file of that name is replaced."""
-        self.place(old).replace(self.place(new))
+            shutil.copy(path, target / name, follow_symlinks=False)
 
     def unlink(self, name: str) -> None:
         """Remove a file, or a link itself; do nothing if there is none."""
@@ -166,24 +106,6 @@ class Folder:
         with suppress(FileNotFoundError):
             shutil.rmtree(self._way())
 
-    def flush(self) -> None:
-        """Wait until the names in the folder are on disk."""
-        flush(self._way())
-
-    def size(self) -> int:
-        """Bytes of the regular files in the folder and below it; 0 if it does not exist."""
-        found = (facts for _, _, facts in self.walk())
-        return sum(facts.st_size for facts in found if stat.S_ISREG(facts.st_mode))
-
-    def walk(self) -> Iterator[tuple[Folder, str, os.stat_result]]:
-        """Everything in the folder and in those below it: its folder, name and facts."""
-        for name in self.names():
-            with suppress(FileNotFoundError):  # others may remove it meanwhile
-                facts = (self.path / name).lstat()
-                yield self, name, facts
-                if stat.S_ISDIR(facts.st_mode):
-                    yield from (self / name).walk()
-
     def check(self) -> None:
         """Check everything in the folder before code that opens files by their path uses it.
 
@@ -193,11 +115,12 @@ class Folder:
             StoreError: a link leads out of it, or there is a pipe or a device.
         """
         home = os.path.realpath(self._way())
-        for folder, name, facts in self.walk():
-            path, mode = folder.path / name, facts.st_mode
-            stays = Path(os.path.realpath(path)).is_relative_to(home)
-            if not ((stat.S_ISLNK(mode) and stays) or stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
-                _refuse(path, mode)
+        for path in Path(home).rglob("*"):
+            with suppress(FileNotFoundError):  # others may remove it meanwhile
+                mode = path.lstat().st_mode
+                stays = stat.S_ISLNK(mode) and Path(os.path.realpath(path)).is_relative_to(home)
+                if not (stays or stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+                    _refuse(path, mode)
 
     def _way(self) -> Path:
         """The path of this folder; no part of it below the root is a link."""

@@ -1,78 +1,71 @@
 """Numbered folders of files with hashes: every one is complete, and a damaged one is noticed.
 
 <root>/00000420/manifest.json    facts, and sha256 of the other files
+
+Their arrays are in safetensors files, which are written one array at a time, without a copy of all.
 """
 
 import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import IO, Any, Final
 
-from .folder import Folder
+import numpy as np
+
+from .folder import Folder, flush, sha256
 
 MANIFEST: Final = "manifest.json"
+_CODES: Final = {
+    "float64": "F64",
+    "float32": "F32",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "complex64": "C64",
+    "int64": "I64",
+    "int32": "I32",
+    "int16": "I16",
+    "int8": "I8",
+    "uint64": "U64",
+    "uint32": "U32",
+    "uint16": "U16",
+    "uint8": "U8",
+    "bool": "BOOL",
+}
 
 
-class Draft:
-    """A numbered folder that is being written, under another name until it is complete.
+@contextlib.contextmanager
+def sealed(
+    root: Folder, number: int, facts: Mapping[str, Any], *, keep: int = 2, wait: bool = True
+) -> Iterator[Folder]:
+    """A folder to write files into. At the end it replaces the numbered one as a whole.
 
     Args:
         root: in which folder.
         number: names it; the highest is the newest.
+        facts: for the manifest, JSON.
+        keep: how many of the newest remain.
+        wait: until the files are on disk. If not, the hashes show what a power failure has damaged.
 
     Raises:
-        OSError: the folder cannot be written; earlier ones remain. So do the other methods.
+        OSError: the folder cannot be written; earlier ones remain.
     """
-
-    def __init__(self, root: Folder, number: int) -> None:
-        self._root = root
-        self._final = f"{number:08d}"
-        self._name = f".{self._final}.{os.getpid()}"
-        self._files = root / self._name
-        self._files.remove()
-        self._files.make()
-        self._hashes: dict[str, dict[str, str]] = {}
-
-    @property
-    def names(self) -> list[str]:
-        """The files that have been written."""
-        return list(self._hashes)
-
-    def write(self, name: str, write: Callable[[IO[bytes]], str]) -> None:
-        """Write a file; `write` writes its content and returns its sha256."""
-        with self._files.open(name, "wb") as file:
-            self._hashes[name] = {"sha256": write(file)}
-
-    def add(self, name: str, place: Callable[[Path], None]) -> None:
-        """Add a file that `place` puts at a path."""
-        place(self._files.path / name)
-        self._hashes[name] = {"sha256": self._files.sha256(name)}
-
-    def finish(self, facts: Mapping[str, Any], *, keep: int = 2, wait: bool = True) -> Path:
-        """Replace a folder of the same number, and delete all but the newest `keep`.
-
-        Args:
-            facts: for the manifest, JSON.
-            keep: how many remain.
-            wait: until the files are on disk. If not, the hashes show what a power failure has
-                damaged.
-        """
-        with self._files.open(MANIFEST, "w") as text:
-            json.dump({**facts, "files": self._hashes}, text, indent=1, sort_keys=True)
-        for name in (*self._hashes, MANIFEST) if wait else ():
-            with self._files.open(name) as file:
-                os.fsync(file.fileno())
-        final = self._root / self._final
-        final.remove()
-        self._root.rename(self._name, self._final)
-        if wait:
-            self._root.flush()
-        for old in newest_first(self._root)[keep:]:
-            with contextlib.suppress(OSError):
-                old.remove()
-        return final.path
+    draft, final = root / f".{number:08d}.{os.getpid()}", root / f"{number:08d}"
+    draft.remove()
+    draft.make()
+    yield draft
+    hashes = {name: {"sha256": sha256(draft.file(name))} for name in draft.names()}
+    content = json.dumps({**facts, "files": hashes}, indent=1, sort_keys=True)
+    draft.file(MANIFEST).write_text(content)
+    for name in draft.names() if wait else ():
+        flush(draft.file(name))
+    final.remove()
+    draft.path.rename(final.path)
+    if wait:
+        flush(root.path)
+    for old in newest_first(root)[keep:]:
+        with contextlib.suppress(OSError):
+            old.remove()
 
 
 def newest_first(root: Folder) -> list[Folder]:
@@ -86,19 +79,37 @@ def verified(folder: Folder, format_number: int, *names: str) -> dict[str, Any] 
 
     The hash of each file that it names is right too.
     """
-    try:
-        manifest = json.loads(folder.read(MANIFEST))
-        hashes: Mapping[str, Any] = manifest["files"]
-        sound = manifest["format"] == format_number
-        sound = sound and set(names) <= set(hashes)
-        sound = sound and all(folder.sha256(name) == hashes[name]["sha256"] for name in hashes)
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        RecursionError,
+    with contextlib.suppress(
+        OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError
     ):  # StoreError is a ValueError
-        return None
-    return manifest if sound else None
+        manifest: dict[str, Any] = json.loads(folder.file(MANIFEST).read_bytes())
+        hashes = manifest["files"]
+        sound = manifest["format"] == format_number and set(names) <= set(hashes)
+        if sound and all(sha256(folder.file(n)) == hashes[n]["sha256"] for n in hashes):
+            return manifest
+    return None
+
+
+def code_of(array: Any) -> str:
+    """The type of an array or tensor as safetensors name it; KeyError if they do not have it."""
+    return _CODES[str(array.dtype).removeprefix("torch.")]
+
+
+def write_arrays(file: IO[bytes], arrays: Mapping[str, Any]) -> None:
+    """Write arrays of NumPy and tensors of torch, by name, as a safetensors file."""
+    header = {}
+    end = 0
+    for name, array in arrays.items():
+        offsets = [end, end + array.nbytes]
+        shape = list(array.shape)
+        header[name] = {"dtype": code_of(array), "shape": shape, "data_offsets": offsets}
+        end += array.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(len(text).to_bytes(8, "little") + text)
+    for array in arrays.values():
+        if hasattr(array, "detach"):
+            import torch
+
+            array = array.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+        file.write(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)

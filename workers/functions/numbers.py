@@ -30,15 +30,9 @@ def number_of(value: Any) -> float:
     Raises:
         TypeError, ValueError: it is neither; a text is not a number, even if it reads like one.
     """
-    if type(value) is float:
-        return value
-    if hasattr(value, "detach"):
-        value = value.detach()
-    if hasattr(value, "item"):
-        value = value.item()
     if isinstance(value, str | bytes | bytearray):
         raise TypeError(f"a text is not a number: {reprlib.repr(value)}")
-    return float(value)
+    return float(value.item() if hasattr(value, "item") else value)
 
 
 def explained(report: F) -> F:

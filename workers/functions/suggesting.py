@@ -9,15 +9,13 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from search_spaces.errors import UsageError
 from search_spaces.learned import parameter_of, same_kind
 from search_spaces.parameters import Choice, Float, Int, Parameter
-
-_ABSENT: Final = object()  # None may be a choice
 
 
 @dataclass
@@ -56,24 +54,23 @@ class Asking:
                 f"the space of this sweep was declared, and {name!r} is not active in it: "
                 "declare it too, or give no space, so that trial.suggest_... says it"
             )
-        before = self.asked.get(name) or self.known.get(name)
-        if before is not None:
-            earlier = parameter_of(before)
-            if not same_kind(earlier, wanted):
-                raise UsageError(
-                    f"{line} asks for {wanted!r}, and {before.get('line')} has asked for "
-                    f"{earlier!r}: give one of them another name"
-                )
-        if name in self.values and wanted.legal(self.values[name]):
-            return self.values[name]
-        value = self._chosen(wanted, earlier if before is not None else wanted)
-        self.asked[name], self.values[name] = {**wanted.to_dict(), "line": line}, value
-        self.tell({name: value}, wanted.to_dict(), line)
-        return value
+        before = self.asked.get(name) or self.known.get(name) or wanted.to_dict()
+        earlier = parameter_of(before)
+        if not same_kind(earlier, wanted):
+            raise UsageError(
+                f"{line} asks for {wanted!r}, and {before.get('line')} has asked for "
+                f"{earlier!r}: give one of them another name"
+            )
+        if name not in self.values or not wanted.legal(self.values[name]):
+            self.values[name] = self._chosen(wanted, earlier)
+            self.asked[name] = {**wanted.to_dict(), "line": line}
+            self.tell({name: self.values[name]}, wanted.to_dict(), line)
+        return self.values[name]
 
     def _chosen(self, wanted: Parameter, earlier: Parameter) -> Any:
         """The proposed value, in another range its relative position; else middle, or random."""
-        if (value := self.given.get(wanted.name, _ABSENT)) is not _ABSENT:
+        if wanted.name in self.given:
+            value = self.given[wanted.name]
             if wanted.legal(value):
                 return wanted.accept(value)
             if earlier.legal(value):

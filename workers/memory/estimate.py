@@ -12,10 +12,13 @@ compares them with a GPU.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
+from pkgutil import resolve_name
 from typing import Any, Final
 
 import torch
@@ -23,12 +26,11 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from search_spaces.knobs.parallelism import PARALLELISM
-from search_spaces.knobs.table import OPTIMIZER_SHARDING, PRECISION, SPARSE_GRADIENTS
+from search_spaces.knobs.table import ACCUMULATION, PRECISION, SPARSE_GRADIENTS
 from workers.data.batch import Batch
 from workers.device.fake_tensors import AutocastOfCuda, LiveStorages, planned_for
-from workers.device.gpu import CONTEXT_BYTES
-from workers.device.peak_memory import Contributions
-from workers.device.precision import Precision
+from workers.device.peak_memory import CONTEXT_BYTES, Contributions
+from workers.device.precision import HALF, Precision
 from workers.parallel import STRATEGIES
 from workers.parallel.mesh import AXES, Mesh
 from workers.parallel.strategies import pipeline
@@ -36,7 +38,7 @@ from workers.parallel.strategies.fsdp import RESHARD_AFTER_FORWARD
 from workers.training.optimizers import build_optimizer, step
 from workers.training.settings import Settings, options
 from workers.training.setup import compiles_by_shape, recompute
-from workers.workload import SharedEvaluation, Trainable
+from workers.workload import Trainable
 
 CPU_BYTES: Final = 20_000_000  # libraries and threads of the first update
 CPU_HALF_BYTES: Final = 35_000_000  # oneDNN's kernels and reordered weights for half precisions
@@ -52,19 +54,6 @@ NCCL_PEERS: Final = 2  # a ring has two neighbours
 GPU_SHARE: Final = 0.1  # free pieces in the allocator, as a share of the peak
 
 
-def cpu_bytes(peak: int, num_ranks: int, *, half: bool) -> int:
-    """On a CPU, where it counts as memory of the trial.
-
-    Args:
-        peak: of the tensors.
-        num_ranks: of the trial.
-        half: whether products are computed in bf16 or fp16.
-    """
-    extra = CPU_BYTES + int(peak * CPU_SHARE)
-    extra += CPU_RANKS_BYTES if num_ranks > 1 else 0
-    return extra + (CPU_HALF_BYTES if half else 0)
-
-
 def gpu_bytes(peak: int, mesh: Mesh) -> int:
     """On a GPU, where it does not count as memory of the trial, but has to fit.
 
@@ -75,13 +64,9 @@ def gpu_bytes(peak: int, mesh: Mesh) -> int:
         peak: of the tensors.
         mesh: of the trial.
     """
-    return CONTEXT_BYTES + CUBLAS_BYTES + _nccl_bytes(mesh) + int(peak * GPU_SHARE)
-
-
-def _nccl_bytes(mesh: Mesh) -> int:
-    degrees = [int(getattr(mesh, axis)) for axis in AXES]
-    peers = sum(min(degree - 1, NCCL_PEERS) for degree in degrees)
-    return peers * NCCL_CHANNELS * 2 * NCCL_BUFFER_BYTES  # to send and to receive
+    peers = sum(min(int(getattr(mesh, axis)) - 1, NCCL_PEERS) for axis in AXES)
+    buffers = peers * NCCL_CHANNELS * 2 * NCCL_BUFFER_BYTES  # to send and to receive
+    return CONTEXT_BYTES + CUBLAS_BYTES + buffers + int(peak * GPU_SHARE)
 
 
 _MAX_BATCHES = 50  # the largest of this many batches stands for all
@@ -124,258 +109,188 @@ def estimate(workload: Trainable, num_ranks: int = 1, device: str = "cpu") -> Es
         UsageError: an option has no such value, or the strategy cannot run on this many ranks.
     """
     on_cpu = device.startswith("cpu")
-    rank = _Rank(workload, num_ranks, on_cpu)
-    stages = range(rank.mesh.pipeline)
-    found = max((rank.simulate(stage) for stage in stages), key=lambda e: e.peak_bytes)
+    values = options(workload)
+    kind = STRATEGIES.get(PARALLELISM.value(values))
+    mesh = Mesh(0, num_ranks, **kind.degrees(num_ranks, values))
+    rows = _rows(workload, values, mesh, on_cpu)
+    ranks = [_simulated(workload, values, mesh, rows, on_cpu, i) for i in range(mesh.pipeline)]
+    found = max(ranks, key=lambda one: one.peak_bytes)
+    peak = found.peak_bytes
     if not on_cpu:
-        return replace(found, device_bytes=gpu_bytes(found.peak_bytes, rank.mesh))
-    half = rank.precision.name in ("bf16", "fp16")
-    extra = cpu_bytes(found.peak_bytes, num_ranks, half=half)
-    return replace(found, peak_bytes=found.peak_bytes + extra)
+        return replace(found, device_bytes=gpu_bytes(peak, mesh))
+    extra = CPU_BYTES + int(peak * CPU_SHARE) + (CPU_RANKS_BYTES if num_ranks > 1 else 0)
+    extra += CPU_HALF_BYTES if PRECISION.value(values) in HALF else 0
+    return replace(found, peak_bytes=peak + extra)
 
 
-class _Rank:
-    """One rank of a strategy."""
+def _rows(workload: Trainable, values: Mapping[str, Any], mesh: Mesh, on_cpu: bool) -> Batch:
+    """The rows of the largest batch that a rank computes at a time."""
+    count = min(_MAX_BATCHES, Settings.of(workload).max_updates or _MAX_BATCHES)
+    first = islice(workload.train_batches(0), count)
+    batch = max(first, key=lambda batch: sum(value.numel() for value in batch.values()))
+    if compiles_by_shape(values, "cpu" if on_cpu else "cuda"):
+        batch = workload.bucketed(batch)
+    share = math.ceil(len(next(iter(batch.values()))) / (mesh.data * mesh.shard))
+    if mesh.pipeline == 1:
+        share = math.ceil(share / ACCUMULATION.value(values))
+    return {key: value[:share] for key, value in batch.items()}
 
-    def __init__(self, workload: Trainable, num_ranks: int, on_cpu: bool) -> None:
-        self.workload = workload
-        self.on_cpu = on_cpu
-        settings = Settings.of(workload)
-        self.accumulation = settings.accumulation
-        count = min(_MAX_BATCHES, settings.max_updates or _MAX_BATCHES)
-        first = islice(workload.train_batches(0), count)
-        self.batch = max(first, key=lambda batch: sum(value.numel() for value in batch.values()))
-        self.values = options(workload)
-        if compiles_by_shape(self.values, "cpu" if on_cpu else "cuda"):
-            self.batch = workload.bucketed(self.batch)
-        precision = PRECISION.value(self.values)
-        # tf32 needs a GPU, and takes the memory of fp32.
-        self.precision = Precision(precision.replace("tf32", "fp32"), torch.device("cpu"))
-        self.strategy = STRATEGIES.get(PARALLELISM.value(self.values))
-        self.mesh = Mesh(0, num_ranks, **self.strategy.degrees(num_ranks, self.values))
 
-    def simulate(self, stage: int) -> Estimate:
-        """Peak of a rank of a pipeline, whose stage this is (0 without a pipeline)."""
-        sharded = self.mesh.shard > 1
-        rows = self._rows()
-        weight = int(self.workload.weight(rows))
-        with (
-            planned_for("cpu" if self.on_cpu else "cuda"),
-            nullcontext() if self.on_cpu else AutocastOfCuda(),
-            FakeTensorMode(allow_non_fake_inputs=True) as mode,
-            LiveStorages(weight, self.on_cpu) as storages,
-        ):
-            fakes = {key: mode.from_tensor(value) for key, value in rows.items()}
-            model = self.workload.build_model().train()
-            whole = _bytes(model.parameters())
-            plan = self.workload.plan(model)
-            recompute(model, plan.layers, self.values)
-            rest = self.strategy.imitate(model, plan, self.mesh)
-            compute = self._computation(model, stage, fakes)
-            module = compute.module
-            del model
-            storages.restart()
-            # Sparse gradients are counted as dense ones: fake tensors have no rows.
-            dense = {**self.values, SPARSE_GRADIENTS.name: False}
-            optimizer = build_optimizer(dict(module.named_parameters()), dense, self.workload.outer)
-            contributions = Contributions(module)
-            gathered = gathered_bytes(module, plan.layers, self.values) if sharded else 0
-            reduced = self.strategy.replicated and self.mesh.world_size > 1
-            buckets = [torch.empty_like(p) for p in module.parameters()] if reduced else []
-            for update in range(2):
-                optimizer.zero_grad(set_to_none=True)
-                with contributions.recording() if update == 0 else nullcontext():
-                    compute.run(drop_gradients=sharded or reduced)
-                for parameter, bucket in zip(module.parameters(), buckets, strict=False):
-                    parameter.grad = bucket  # DDP's buckets hold gradients from the first update on
-                step(optimizer)
-            peak = storages.peak
-            if sharded:  # the gradients were dropped before the optimizer used them
-                for parameter in module.parameters():
-                    parameter.grad = torch.empty_like(parameter)
-                step(optimizer)
-            held = _bytes(module.parameters())
-            values = [value for entry in optimizer.state.values() for value in entry.values()]
-            state = _bytes(value for value in values if isinstance(value, Tensor))
-        if OPTIMIZER_SHARDING.value(self.values) and self.strategy.replicated:
-            gone = state - state // self.mesh.data
-            peak -= gone
-            state -= gone
-        if rest:  # this rank also holds its shards of these, and less of their optimizer state
-            degree = self.mesh.tensor
-            gone = int(rest * state / held * (1 - 1 / degree))
-            peak += rest // degree - gone
-            held += rest // degree - rest
-            state -= gone
-        return self._estimate(peak, held, state, whole, gathered, contributions, module)
-
-    def _estimate(
-        self,
-        peak: int,
-        held: int,
-        state: int,
-        whole: int,
-        gathered: int,
-        contributions: Contributions,
-        module: Any,
-    ) -> Estimate:
-        ratio = state / held if held else 0.0
+def _simulated(
+    workload: Trainable,
+    values: Mapping[str, Any],
+    mesh: Mesh,
+    rows: Batch,
+    on_cpu: bool,
+    place: int,
+) -> Estimate:
+    """The estimate of a rank of the mesh, at this place of a pipeline."""
+    kind = STRATEGIES.get(PARALLELISM.value(values))
+    # tf32 needs a GPU, and takes the memory of fp32.
+    precision = Precision(PRECISION.value(values).replace("tf32", "fp32"), torch.device("cpu"))
+    parts = min(2, ACCUMULATION.value(values))  # two take as much memory as any number
+    weight = int(workload.weight(rows))
+    sharded = mesh.shard > 1
+    reduced = kind.replicated and mesh.world_size > 1
+    with (
+        planned_for("cpu" if on_cpu else "cuda"),
+        nullcontext() if on_cpu else AutocastOfCuda(),
+        FakeTensorMode(allow_non_fake_inputs=True) as mode,
+        LiveStorages(weight, on_cpu) as storages,
+    ):
+        batch = {key: mode.from_tensor(value) for key, value in rows.items()}
+        module = workload.build_model().train()
+        whole = _bytes(module.parameters())
+        plan = workload.plan(module)
+        recompute(module, plan.layers, values)
+        rest = kind.imitate(module, plan, mesh)
+        run: Any = partial(_computed, workload, precision, module, batch, parts)
+        if mesh.pipeline > 1:
+            module, run = _cut(workload, values, precision, module, mesh, batch, place)
+        storages.restart()
+        # Sparse gradients are counted as dense ones: fake tensors have no rows.
+        dense = {**values, SPARSE_GRADIENTS.name: False}
+        optimizer = build_optimizer(dict(module.named_parameters()), dense)
+        contributions = Contributions(module)
+        gathered = gathered_bytes(module, plan.layers, values) if sharded else 0
+        buckets = [torch.empty_like(p) for p in module.parameters()] if reduced else []
+        for parameter in module.parameters() if sharded or reduced else ():
+            parameter.register_post_accumulate_grad_hook(_drop)  # type: ignore[no-untyped-call]
+        for update in range(2):
+            optimizer.zero_grad(set_to_none=True)
+            with contributions.recording() if update == 0 else nullcontext():
+                run()
+            for parameter, bucket in zip(module.parameters(), buckets, strict=False):
+                parameter.grad = bucket  # DDP's buckets hold gradients from the first update on
+            step(optimizer)
+        peak = storages.peak
+        if sharded:  # the gradients were dropped before the optimizer used them
+            for parameter in module.parameters():
+                parameter.grad = torch.empty_like(parameter)
+            step(optimizer)
+        held = gradients = _bytes(module.parameters())
+        moments = [value for entry in optimizer.state.values() for value in entry.values()]
+        state = _bytes(value for value in moments if isinstance(value, Tensor))
+    if rest:  # this rank also holds its shards of these, and less of their optimizer state
+        gone = int(rest * state / held * (1 - 1 / mesh.tensor))
+        peak += rest // mesh.tensor - gone
+        held += rest // mesh.tensor - rest
+        state -= gone
         gradients = held
-        shards = self.mesh.shard
-        if shards > 1:
-            activations = max(0, peak - held)
-            share = (held * 2 + state) // shards
-            unsynced = held if self.accumulation > 1 else 0
-            building = whole + whole // shards if self.on_cpu else 0  # rank 0 builds it on the CPU
-            peak = max(share + activations + gathered + unsynced, building)
-            held //= shards
-            state //= shards
-            gradients = held
-        if not self.strategy.replicated and self.mesh.world_size > 1:
-            copy = 0 if self._called_together else whole  # built for evaluation
-            saved = int(whole * (1 + ratio)) if self.on_cpu else 0  # rank 0 writes a checkpoint
-            peak = max(peak, held + state + copy, held + state + saved)
-        parts = {"parameters": held, "gradients": gradients, "optimizer": state}
-        parts["activations"] = max(0, peak - held - gradients - state)
-        table = contributions.table(
-            dict(module.named_parameters()), lambda p: int(p.nbytes * ratio)
-        )
-        return Estimate(peak, parts, table)
-
-    @property
-    def _called_together(self) -> bool:
-        """Whether ranks that hold parts of the model evaluate it without a whole copy."""
-        shared = isinstance(self.workload, SharedEvaluation) and self.workload.only_calls
-        return shared and self.mesh.pipeline == 1
-
-    def _rows(self) -> Batch:
-        """The rows of the largest share that is computed at a time."""
-        total = len(next(iter(self.batch.values())))
-        share = math.ceil(total / self.strategy.batch_shares(self.mesh))
-        if self.mesh.pipeline == 1:
-            share = math.ceil(share / self.accumulation)
-        return {key: value[:share] for key, value in self.batch.items()}
-
-    def _computation(self, model: nn.Module, rank: int, batch: Batch) -> _Whole | _Stages:
-        degree = self.mesh.pipeline
-        if degree == 1:
-            return _Whole(self.workload, self.precision, model, batch, self.accumulation)
-        schedule = pipeline.SCHEDULE.value(self.values)
-        indices = pipeline.stages_of(schedule, rank, degree)
-        cut = pipeline.cut(self.workload.plan(model).stages, model, degree * len(indices))
-        rows = len(next(iter(batch.values())))
-        count = min(int(pipeline.NUM_MICROBATCHES.value(self.values)), rows)
-        in_flight = count  # at most, of ranks with two stages
-        if schedule == "1f1b" and count >= degree:
-            in_flight = min(count, degree - rank)
-        given = (self.workload, self.precision, cut)
-        return _Stages([_Stage(*given, index, batch, count, in_flight) for index in indices])
+    ratio = state / held if held else 0.0
+    if sharded:
+        activations = max(0, peak - held)
+        unsynced = held if parts > 1 else 0
+        building = whole + whole // mesh.shard if on_cpu else 0  # a rank builds it on the CPU
+        peak = max((held * 2 + state) // mesh.shard + activations + gathered + unsynced, building)
+        held, state = held // mesh.shard, state // mesh.shard
+        gradients = held
+    if not kind.replicated and mesh.world_size > 1:
+        saved = int(whole * max(1.0, ratio)) if on_cpu else 0  # rank 0 collects it
+        peak = max(peak, held + state + whole + saved)  # one is built for evaluation
+    sizes = {
+        "parameters": held,
+        "gradients": gradients,
+        "optimizer": state,
+        "activations": max(0, peak - held - gradients - state),
+    }
+    table = contributions.table(
+        dict(module.named_parameters()), lambda parameter: int(parameter.nbytes * ratio)
+    )
+    return Estimate(peak, sizes, table)
 
 
-@dataclass
-class _Whole:
+def _computed(
+    workload: Trainable, precision: Precision, model: nn.Module, batch: Batch, parts: int
+) -> None:
     """Forward and backward of a whole model."""
-
-    workload: Trainable
-    precision: Precision
-    module: nn.Module
-    batch: Batch
-    accumulation: int
-
-    def run(self, drop_gradients: bool) -> None:
-        """One update's gradients; two microbatches take as much memory as any number."""
-        handles = _dropping(self.module) if drop_gradients else []
-        for _ in range(min(2, self.accumulation)):
-            with self.precision.autocast():
-                loss = self.workload.loss(self.module, self.batch)
-            (loss.float() / 2.0).backward()  # type: ignore[no-untyped-call]
-            del loss
-        for handle in handles:
-            handle.remove()
+    for _ in range(parts):
+        with precision.autocast():
+            loss = workload.loss(model, batch)
+        (loss.float() / 2.0).backward()  # type: ignore[no-untyped-call]
+        del loss
 
 
-class _Stages:
-    """Forward and backward of the stages of one rank, the last one backward first."""
+def _cut(
+    workload: Trainable,
+    values: Mapping[str, Any],
+    precision: Precision,
+    model: nn.Module,
+    mesh: Mesh,
+    batch: Batch,
+    place: int,
+) -> tuple[nn.Module, Callable[[], None]]:
+    """The stages of a rank, and forward and backward of its microbatches in flight."""
+    schedule = pipeline.SCHEDULE.value(values)
+    indices = pipeline.stages_of(schedule, place, mesh.pipeline)
+    last = mesh.pipeline * len(indices) - 1
+    stages = resolve_name(str(workload.plan(model).stages))(model, last + 1)
+    total = len(next(iter(batch.values())))
+    count = min(int(pipeline.NUM_MICROBATCHES.value(values)), total)
+    in_flight = count  # at most, of ranks with two stages
+    if schedule == "1f1b" and count >= mesh.pipeline:
+        in_flight = min(count, mesh.pipeline - place)
+    rows = {key: value[: max(1, total // count)] for key, value in batch.items()}
+    shadows = [pipeline.shadow(stage) for stage in stages]
+    between = [
+        [x.shape for x in outputs]
+        for outputs in pipeline.boundaries(shadows, pipeline.shapes_of(rows, 1))
+    ]
+    shapes = [[], *between, []]  # that each stage receives, and behind it what it returns
+    own = {index: stages[index] for index in indices}
+    # Each schedule that the strategy keeps has buffers of its own.
+    kept: deque[Any] = deque(maxlen=pipeline.MAX_SCHEDULES * len(own))
 
-    def __init__(self, stages: list[_Stage]) -> None:
-        self.stages = stages
-        self.module = (
-            stages[0].module
-            if len(stages) == 1
-            else nn.ModuleList([stage.module for stage in stages])
-        )
+    def buffers(index: int, *, grad: bool) -> list[list[Tensor]]:
+        return [[torch.empty(s, requires_grad=grad) for s in shapes[index]] for _ in range(count)]
 
-    def run(self, drop_gradients: bool) -> None:
-        """One update's gradients."""
-        caches = [stage.begin() for stage in self.stages]
-        while caches:
+    def run() -> None:
+        caches: list[deque[Any]] = []
+        for index, stage in own.items():
+            inputs, gradients = buffers(index, grad=True), buffers(index + 1, grad=False)
+            kept.append((inputs, gradients))
+            caches.append(deque())
+            for received, gradient in zip(inputs, gradients, strict=True):
+                if len(caches[-1]) == in_flight:
+                    torch.autograd.backward(*caches[-1].popleft())
+                with precision.autocast():
+                    output = stage(*received, **pipeline.named(stage, rows))
+                    if index == last:
+                        output = workload.criterion(output, rows)
+                results = tuple(x.float() for x in pipeline.as_tuple(output))
+                caches[-1].append((results, None if index == last else gradient))
+                del output, results
+        while caches:  # the last stage first
             cache = caches.pop()
             while cache:
-                torch.autograd.backward(*cache.pop(0))
+                torch.autograd.backward(*cache.popleft())
+
+    return nn.ModuleList(own.values()), run
 
 
-class _Stage:
-    """Forward and backward of one pipeline stage with several microbatches in flight."""
-
-    def __init__(
-        self,
-        workload: Trainable,
-        precision: Precision,
-        stages: list[nn.Module],
-        index: int,
-        batch: Batch,
-        count: int,
-        in_flight: int,
-    ) -> None:
-        self.workload = workload
-        self.module = stages[index]
-        self.in_flight = in_flight
-        self.last = index == len(stages) - 1
-        self.count = count
-        self.precision = precision
-        rows = max(1, len(next(iter(batch.values()))) // count)
-        self.batch = {key: value[:rows] for key, value in batch.items()}
-        shadows = [pipeline.shadow(stage) for stage in stages]
-        between = [[x.shape for x in row] for row in pipeline.boundaries(shadows, self.batch)]
-        self.received = [[], *between][index]
-        self.returned = [*between, []][index]
-        self.kept: list[Any] = []
-        self.inputs = pipeline.named(self.module, self.batch)
-
-    def begin(self) -> list[tuple[tuple[Tensor, ...], list[Tensor] | None]]:
-        """Forward of all microbatches, and backward of those that are in flight no longer."""
-        inputs = self._buffers(self.received, grad=True)
-        gradients = self._buffers(self.returned, grad=False)
-        # Each schedule that the strategy keeps has buffers of its own.
-        self.kept = [*self.kept, (inputs, gradients)][-pipeline.MAX_SCHEDULES :]
-        cache: list[tuple[tuple[Tensor, ...], list[Tensor] | None]] = []
-        for index in range(self.count):
-            if len(cache) == self.in_flight:
-                torch.autograd.backward(*cache.pop(0))
-            with self.precision.autocast():
-                output = self.module(*inputs[index], **self.inputs)
-                if self.last:
-                    output = self.workload.criterion(output, self.batch)
-                result = pipeline.as_tuple(output)
-            gradient = None if self.last else gradients[index]
-            cache.append((tuple(x.float() for x in result), gradient))
-            del output, result
-        return cache
-
-    def _buffers(self, shapes: list[torch.Size], *, grad: bool) -> list[list[Tensor]]:
-        return [
-            [torch.empty(shape, requires_grad=grad) for shape in shapes] for _ in range(self.count)
-        ]
-
-
-def _dropping(module: nn.Module) -> list[Any]:
-    """Drop each gradient once it is complete, as if it were reduced into a shard."""
-
-    def drop(parameter: Tensor) -> None:
-        parameter.grad = None
-
-    parameters: list[Any] = list(module.parameters())
-    return [parameter.register_post_accumulate_grad_hook(drop) for parameter in parameters]
+def _drop(parameter: Tensor) -> None:
+    """Drop a gradient once it is complete, as if it were reduced into a shard."""
+    parameter.grad = None
 
 
 def gathered_bytes(module: nn.Module, layers: tuple[str, ...], values: Mapping[str, Any]) -> int:

@@ -9,14 +9,11 @@ and so with the controller.
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, TextIO
 
 from workers.failures import one_line
-from workers.protocol import Params
-
-Estimator = Callable[[Params, int], Any]
 
 
 def main() -> None:
@@ -32,37 +29,21 @@ def main() -> None:
 
 def serve(questions: TextIO, answers: TextIO) -> None:
     """Read what is estimated, then answer one configuration after the other."""
-    header: Mapping[str, Any] = json.loads(questions.readline() or "{}")
-    if not header:
-        return
-    estimate = _of_workload(header)
-    for line in questions:
-        question = json.loads(line)
-        answer = _answer(estimate, question)
-        answers.write(json.dumps({"key": question["key"], **answer}) + "\n")
-        answers.flush()
-
-
-def _of_workload(header: Mapping[str, Any]) -> Estimator:
     from workers.workloads import WORKLOADS
 
     from .estimate import estimate
 
-    kind: Any = WORKLOADS.get(header["workload"])
-
-    def of_params(params: Params, ranks: int) -> Any:
-        workload = kind(params, header["data"], header["fixed"])
-        return estimate(workload, ranks, header["device"])
-
-    return of_params
-
-
-def _answer(estimate: Estimator, question: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        found = asdict(estimate(question["params"], question["ranks"]))
-    except Exception as error:  # fake tensors cannot do all that a model may do
-        return {"error": one_line(error)}
-    return {**found, "parts": dict(found["parts"]), "modules": dict(found["modules"])}
+    header: Mapping[str, Any] = json.loads(questions.readline() or "{}")
+    for line in questions:
+        question = json.loads(line)
+        kind: Any = WORKLOADS.get(header["workload"])
+        try:
+            workload = kind(question["params"], header["data"], header["fixed"])
+            answer = asdict(estimate(workload, question["ranks"], header["device"]))
+        except Exception as error:  # fake tensors cannot do all that a model may do
+            answer = {"error": one_line(error)}
+        answers.write(json.dumps({"key": question["key"], **answer}) + "\n")
+        answers.flush()
 
 
 if __name__ == "__main__":

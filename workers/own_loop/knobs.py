@@ -1,11 +1,10 @@
 """The knobs of a user's own training loop, and which of them act through `trial.prepare`."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from types import CodeType, FunctionType
+from types import CodeType
 from typing import Any, Final
 
-from search_spaces import Space
 from search_spaces.errors import SpaceError, UsageError
 from search_spaces.hardware import Hardware, detect
 from search_spaces.knobs import KNOBS, Option
@@ -29,7 +28,7 @@ from search_spaces.knobs.table import (
     TENSOR_DEGREE,
     THREADS,
 )
-from search_spaces.parameters import Parameter, parameter_from_dict
+from search_spaces.parameters import Parameter
 from search_spaces.plugins import nearest
 from workers.parallel import requirements
 
@@ -77,7 +76,7 @@ def knobs(*names: str, **choices: Any) -> tuple[Parameter, ...]:
             a mapping as in a configuration. What this machine cannot run is left out.
 
     Raises:
-        UsageError: a name is unknown, or acts only with another one that is not there.
+        UsageError: a name is unknown.
         SpaceError: no value is left of the `choices` that this machine can run.
     """
     found = resolved([*names, *choices], choices, detect)
@@ -120,58 +119,26 @@ def resolved(
                 name: choices.get(name, list(SHARED_OUT)),
             }
         found |= {p.name: p for p in knob().resolve(detected(), adjustments).parameters}
-    return {name: _alone(found[name], wanted) for name in wanted if name in found}
-
-
-def _alone(parameter: Parameter, names: Mapping[str, Any]) -> Parameter:
-    """The parameter, whose conditions name parameters that are tuned too."""
-    missing = [parent for parent in parameter.when if parent not in names]
-    acting = {option.name for option in PREPARED}.intersection(missing)
-    if acting:
-        raise UsageError(f"{parameter.name} acts only with {acting.pop()!r}: name that knob too")
-    when = {parent: list(v) for parent, v in parameter.when.items() if parent not in missing}
-    return parameter_from_dict({**parameter.to_dict(), "when": when}) if missing else parameter
-
-
-def without_prepare(space: Space, objective: Any) -> list[str]:
-    """The knobs of a space that a function neither hands to `trial.prepare` nor reads.
-
-    It is read from the code of the function and of those functions of its module that it calls.
-    """
-    said = set(_mentioned(objective))
-    if not said or "prepare" in said:
-        return []
-    return [o.name for o in PREPARED if o.name in space.parameters and o.name not in said]
+    return {name: found[name] for name in wanted if name in found}
 
 
 def mentions(objective: Any, *names: str) -> bool:
-    """Whether the code of a function names one of these; see `without_prepare`."""
-    return not set(names).isdisjoint(_mentioned(objective))
-
-
-def _mentioned(objective: Any) -> Iterator[str]:
-    """The names and texts in the code of an objective; nothing if it has no code of Python."""
+    """Whether the code of a function, or of one of its module that it calls, names one of these."""
     while isinstance(objective, partial):
         objective = objective.func
     function = getattr(objective, "__func__", objective)
     if not hasattr(function, "__code__"):
         function = vars(type(objective)).get("__call__")
+    module = getattr(function, "__globals__", {})
     seen: set[Any] = set()
-    waiting = [function]
+    waiting: list[Any] = [getattr(function, "__code__", None)]
     while waiting:
-        one = waiting.pop()
-        if not isinstance(one, FunctionType) or one in seen:
+        code = waiting.pop()
+        if not isinstance(code, CodeType) or code in seen:
             continue
-        seen.add(one)
-        for code in _codes(one.__code__):
-            yield from (text for text in code.co_consts if isinstance(text, str))
-            yield from code.co_names
-            near = (one.__globals__.get(name) for name in code.co_names)
-            waiting += [f for f in near if getattr(f, "__module__", None) == one.__module__]
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)
+        seen.add(code)
+        called = (module.get(name) for name in code.co_names)
+        own = (f for f in called if getattr(f, "__globals__", None) is module)
+        waiting += [*code.co_consts, *(getattr(f, "__code__", None) for f in own)]
+    said = {word for code in seen for word in (*code.co_names, *code.co_consts)}
+    return not said.isdisjoint(names)

@@ -1,4 +1,4 @@
-"""The base class of every parallelism strategy, and of those with one module.
+"""The base class of every parallelism strategy.
 
 A strategy takes the whole fp32 model, the same on every rank, and owns it from then on. It computes
 gradients of the mean loss of a global batch, and knows every parameter by its canonical name. It
@@ -7,9 +7,8 @@ gives whole tensors back for checkpoints and evaluation. All strategies compute 
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -28,25 +27,15 @@ from workers.device.precision import Precision, wide
 from workers.workload import ParallelPlan, Trainable
 
 from .mesh import Mesh
-from .transfers import (
-    Tensors,
-    by_key,
-    collected,
-    is_sharded,
-    load_moments,
-    local,
-    own_part,
-    sent,
-    sum_over,
-)
+from .transfers import Tensors, collected, is_sharded, local, sent, sum_over
 
 
 class Strategy(ABC):
     """How the ranks of a mesh train one model.
 
-    A strategy is one file of `strategies/`. The class variables below, `degrees`, `batch_shares`
-    and `imitate` say all that the search space, the trainer, the memory estimate and the tests
-    need. All ranks call every method, in the same order.
+    A strategy is one file of `strategies/`. The class variables below, `degrees` and `imitate` say
+    all that the search space, the trainer, the memory estimate and the tests need. All ranks call
+    every method, in the same order.
 
     Args:
         mesh: this rank's place among the others.
@@ -55,7 +44,9 @@ class Strategy(ABC):
         values: of the trial's options; read one with `Option.value`.
 
     Attributes:
-        held_parameters, held_buffers: of this rank, by canonical name; set by `wrap`.
+        plain: the model as it was given, with the parameters and buffers of this rank alone.
+        model: the module that computes the forward pass of this rank's rows.
+        contributions: memory by module of this rank, if the strategy measures it.
         axis: the axis of the mesh on which the ranks lie.
         degree: the option that gives the length of the axis; other ranks hold replicas.
             None if all ranks lie on the axis.
@@ -63,18 +54,17 @@ class Strategy(ABC):
         options: the options that it reads; those with choices are tuned if the strategy is.
         replicated: whether every rank holds the whole model and the whole gradient.
         apart: whether ranks hold different parameters, which rank 0 must collect.
-        shares_state: whether each rank keeps the optimizer state of other parameters.
     """
 
-    held_parameters: dict[str, nn.Parameter]
-    held_buffers: Tensors
+    plain: nn.Module
+    model: nn.Module
+    contributions: Contributions | None = None
     needs: ClassVar[StrategyNeeds]
     axis: ClassVar[str] = "data"
     degree: ClassVar[Option | None] = None
     options: ClassVar[tuple[Option, ...]] = ()
     replicated: ClassVar[bool] = False
     apart: ClassVar[bool] = False
-    shares_state: bool = False
 
     def __init__(
         self,
@@ -105,11 +95,6 @@ class Strategy(ABC):
         return {"data": num_ranks // degree, cls.axis: degree}
 
     @classmethod
-    def batch_shares(cls, mesh: Mesh) -> int:
-        """Among how many ranks (or groups of ranks) the rows of a batch are shared out."""
-        return mesh.data * mesh.shard
-
-    @classmethod
     def imitate(cls, model: nn.Module, plan: ParallelPlan, mesh: Mesh) -> int:
         """Cut a model of fake tensors to the part of one rank, for the memory estimate.
 
@@ -122,7 +107,7 @@ class Strategy(ABC):
 
     @property
     def build_device(self) -> torch.device:
-        """Where the model that `wrap` takes is built; see `workers.training.setup.build_model`.
+        """Where the model that `wrap` takes is built.
 
         The CPU if ranks hold parts of the model, so that no GPU ever holds the whole.
         """
@@ -134,13 +119,14 @@ class Strategy(ABC):
 
     def parameters(self) -> dict[str, nn.Parameter]:
         """This rank's parameters by canonical name: whole ones, or its parts as DTensors."""
-        return self.held_parameters
+        return dict(self.plain.named_parameters())
 
-    def buffers(self) -> Tensors:
-        """This rank's buffers by canonical name."""
-        return self.held_buffers
+    def _held(self) -> Tensors:
+        """This rank's parameters, and the buffers that a checkpoint keeps."""
+        kept = nn.Module.state_dict(self.plain).keys()
+        buffers = {name: one for name, one in self.plain.named_buffers() if name in kept}
+        return {**self.parameters(), **buffers}
 
-    @abstractmethod
     def gradients(self, share: BatchShare, precision: Precision) -> Tensor:
         """Compute the gradients of scale * (loss of the global batch / its weight).
 
@@ -153,106 +139,119 @@ class Strategy(ABC):
         Returns:
             This rank's share of the mean loss, scalar and detached. The shares add up to the mean.
         """
-
-    def whole(self) -> nn.Module | None:
-        """The model as it was given, for evaluation; None if ranks hold parts of it."""
-        return None
-
-    def called_together(self) -> nn.Module | None:
-        """The model for evaluation, which all ranks call equally often, each with rows of its own.
-
-        None if the ranks cannot call it like that. Ranks of one `tensor` axis use the same rows.
-        """
-        return self.whole()
+        total = torch.zeros((), device=self.device)
+        for index, rows in enumerate(share.parts, 1):
+            part = rows.to(self.device)
+            with self.synchronised(last=index == len(share.parts)):
+                with precision.autocast(), self._recording():
+                    loss = self.workload.loss(self.model, part)
+                mean = share.mean(wide(loss))
+                scaled = mean * (precision.scale * self.mean_over())
+                scaled.backward()  # type: ignore[no-untyped-call]
+            total += mean.detach()
+        self.finish_gradients()
+        return total / self.mesh.tensor  # ranks that share each product all have the whole loss
 
     def grad_norm(self) -> Tensor:
         """Euclidean norm of the gradient of the whole model, over all ranks; a scalar."""
-        squares = self._local_squares()
+        by_copies: dict[int, list[Tensor]] = {}
+        for name, parameter in self.parameters().items():
+            if parameter.grad is not None:
+                by_copies.setdefault(self.copies(name, parameter), []).append(local(parameter.grad))
+        squares = torch.zeros((), device=self.device)
+        for copies, grads in by_copies.items():
+            norms = torch._foreach_norm(grads)
+            squares += torch.stack([wide(norm) for norm in norms]).square().sum() / copies
         if self.mesh.world_size > 1 and not self.replicated:
             dist.all_reduce(squares)
         return squares.sqrt()
+
+    def copies(self, name: str, parameter: nn.Parameter) -> int:
+        """How many ranks hold the same part of a parameter; 1 if the model is replicated."""
+        if self.replicated:
+            return 1
+        copies = self.mesh.world_size // self.mesh.pipeline
+        if is_sharded(parameter):
+            axes = zip(parameter.device_mesh.shape, parameter.placements, strict=True)
+            copies //= math.prod(size for size, placed in axes if placed.is_shard())
+        return copies
 
     def scale_gradients(self, factor: float | Tensor) -> None:
         """Multiply every gradient in place by a number or a scalar."""
         grads = [local(p.grad) for p in self.parameters().values() if p.grad is not None]
         torch._foreach_mul_(grads, factor)
 
-    def state(self) -> Tensors:
-        """Whole parameters and buffers by name, on the CPU of rank 0; empty on other ranks."""
-        return self.merge({name: whole.cpu() for name, whole in self._wholes() if self._collects})
+    def sum_over_replicas(self, group: dist.ProcessGroup) -> None:
+        """Sum this rank's gradients over the data-parallel replicas, the ranks of `group`."""
+        if self.mesh.data > 1:
+            grads = [p.grad for p in self.parameters().values() if p.grad is not None]
+            sum_over(group, [local(grad) for grad in grads])
 
-    def everywhere(self) -> Iterator[tuple[str, Tensor]]:
-        """Each parameter and buffer of the model by name, whole, on every rank, one at a time."""
-        return sent(self.state()) if self.apart else self._wholes()
-
-    def _wholes(self) -> Iterator[tuple[str, Tensor]]:
-        """Each parameter and buffer of this rank, whole; other ranks must go on as far."""
-        for name, parameter in self.parameters().items():
-            yield name, self.gather(parameter.detach(), name)
-        for name, buffer in self.buffers().items():
-            yield name, buffer.detach()
-
-    def load(self, state: Mapping[str, Tensor], *, partly: bool = False) -> None:
-        """Overwrite parameters and buffers with the whole tensors of rank 0.
+    def state(self, optimizer: Optimizer | None = None) -> dict[str, Tensors]:
+        """Whole tensors on the CPU of rank 0, by kind and name; none on other ranks.
 
         Args:
-            state: by name; other ranks may pass anything.
-            partly: whether tensors may be missing; they stay as they are.
+            optimizer: of this rank's parameters.
+
+        Returns:
+            Kind "": parameters and buffers. Other kinds: the optimizer's, such as "exp_avg".
+        """
+        held: dict[tuple[str, str], Tensor] = {("", n): one for n, one in self._held().items()}
+        entries = optimizer.state if optimizer else {}
+        for name, parameter in self.parameters().items():
+            for kind, value in sorted(entries.get(parameter, {}).items()):
+                if isinstance(value, (Tensor, int)):
+                    held[kind, name] = torch.as_tensor(value)
+        mine = {}
+        for (kind, name), tensor in held.items():
+            whole = self.gather(tensor.detach(), name)
+            if self.sends(name):
+                mine[kind, name] = whole.cpu()
+        found: dict[str, Tensors] = {"": {}}
+        if self.apart:
+            mine = collected(mine)
+        for (kind, name), whole in mine.items():
+            found.setdefault(kind, {})[name] = whole
+        return found
+
+    def load(
+        self, state: Mapping[str, Mapping[str, Tensor]], optimizer: Optimizer | None = None
+    ) -> None:
+        """Overwrite this rank's parameters, buffers and optimizer state with those of rank 0.
+
+        Args:
+            state: whole tensors, see `state`; other ranks may pass anything.
+            optimizer: of this rank's parameters.
 
         Raises:
-            UsageError: a tensor is missing.
+            UsageError: a parameter or buffer is missing.
         """
-        parameters = self.parameters()
-        missing = {**parameters, **self.buffers()}
+        held = self._held()
+        given = optimizer.param_groups if optimizer else []
+        groups = {p: group for group in given for p in group["params"]}
+        missing = set(held)
+        flat = {(kind, name): t for kind, found in state.items() for name, t in found.items()}
         with torch.no_grad():
-            for name, whole in sent(state):
-                held = missing.pop(name, None)
-                if name in parameters:
-                    parameter = parameters[name]
-                    parameter.copy_(self.scatter(whole, parameter, name))
-                elif held is not None:
-                    held.copy_(whole)
-        if missing and not partly:
+            for (kind, name), whole in sent(flat):
+                like = held.get(name)
+                if like is not None and not kind:
+                    like.copy_(self.scatter(whole, like, name))
+                    missing.discard(name)
+                elif optimizer and like is not None and like in groups:
+                    optimizer.state[like][kind] = self._moment(whole, like, name, groups[like])
+        if missing:
             raise UsageError(f"the weights to load have no {', '.join(sorted(missing))}")
 
-    def optimizer_state(self, optimizer: Optimizer) -> dict[str, Tensors]:
-        """Whole state tensors by key and parameter, on the CPU of rank 0; empty on other ranks.
+    def _moment(self, whole: Tensor, like: Tensor, name: str, group: Mapping[str, Any]) -> Tensor:
+        """This rank's part of a state tensor of a parameter."""
+        if whole.shape == like.shape:  # a fused step needs both in the same memory format
+            return torch.empty_like(like).copy_(self.scatter(whole, like, name))
+        counts_steps = not whole.ndim and not (group.get("fused") or group.get("capturable"))
+        return whole.to("cpu" if counts_steps else like.device, copy=True)
 
-        Args:
-            optimizer: of this rank's parameters.
-        """
-        flat: Tensors = {}
-        held = own_part(optimizer).state
-        for name, parameter in self.parameters().items():
-            for key, value in sorted(held.get(parameter, {}).items()):
-                whole = self.gather(value.detach(), name) if isinstance(value, Tensor) else None
-                if whole is not None and (self._collects or self.shares_state):
-                    flat[f"{name}|{key}"] = whole.cpu()
-        return by_key(collected(flat) if self.shares_state else self.merge(flat))
-
-    def load_optimizer_state(
-        self, optimizer: Optimizer, state: Mapping[str, Mapping[str, Tensor]]
-    ) -> None:
-        """Overwrite the optimizer's state with the whole tensors of rank 0.
-
-        Args:
-            optimizer: of this rank's parameters.
-            state: by key and parameter; other ranks may pass anything.
-        """
-        flat = {f"{name}|{key}": t for key, tensors in state.items() for name, t in tensors.items()}
-        load_moments(own_part(optimizer), self.parameters(), sent(flat), self.scatter)
-
-    def merge(self, mine: Tensors) -> Tensors:
-        """The tensors of all ranks by name, on rank 0; empty on other ranks.
-
-        Here every rank holds all of them.
-        """
-        return mine if self.mesh.rank == 0 else {}
-
-    @property
-    def _collects(self) -> bool:
-        """Whether this rank keeps gathered tensors; others hold one whole tensor at a time."""
-        return self.mesh.rank == 0 or self.apart
+    def sends(self, name: str) -> bool:
+        """Whether a checkpoint takes this rank's tensors of that name."""
+        return self.mesh.rank == 0
 
     def gather(self, tensor: Tensor, name: str) -> Tensor:
         """The whole of a parameter (or a tensor of its shape) from this rank's part."""
@@ -265,28 +264,13 @@ class Strategy(ABC):
         moved = whole.to(like.device, like.dtype)
         return distribute_tensor(moved, like.device_mesh, like.placements, src_data_rank=None)
 
-    def sum_over_replicas(self, group: dist.ProcessGroup) -> None:
-        """Sum this rank's gradients over the data-parallel replicas, the ranks of `group`."""
-        if self.mesh.data > 1:
-            sum_over(
-                group, [local(p.grad) for p in self.parameters().values() if p.grad is not None]
-            )
-
     def close(self, failed: bool = False) -> None:  # noqa: B027 (most start nothing)
         """Free what the strategy started; other ranks may be gone if the attempt `failed`."""
-
-    def memory_by_module(self, state_bytes: Callable[[Tensor], int]) -> dict[str, int] | None:
-        """Bytes of the largest modules of this rank; None if the strategy does not measure them.
-
-        Args:
-            state_bytes: the bytes of optimizer state of a parameter.
-        """
-        return None
 
     @property
     def batch_degree(self) -> int:
         """Among how many ranks (or groups of ranks) the rows of a batch are shared out."""
-        return self.batch_shares(self.mesh)
+        return self.mesh.data * self.mesh.shard
 
     @property
     def batch_rank(self) -> int:
@@ -306,67 +290,6 @@ class Strategy(ABC):
             bucketed=bucketed,
         )
 
-    def microbatches(self, share: BatchShare) -> Iterator[tuple[Batch, bool]]:
-        """The parts of this rank's share on its device, with (is last)."""
-        for index, part in enumerate(share.parts, 1):
-            yield part.to(self.device), index == len(share.parts)
-
-    def _local_squares(self) -> Tensor:
-        """Sum of squares of this rank's gradients, each divided by the number of its copies."""
-        by_copies: dict[int, list[Tensor]] = {}
-        for name, parameter in self.parameters().items():
-            if parameter.grad is not None:
-                by_copies.setdefault(self.copies(name, parameter), []).append(local(parameter.grad))
-        total = torch.zeros((), device=self.device)
-        for copies, grads in by_copies.items():
-            norms = torch._foreach_norm(grads)
-            total += torch.stack([wide(norm) for norm in norms]).square().sum() / copies
-        return total
-
-    def copies(self, name: str, parameter: nn.Parameter) -> int:
-        """How many ranks hold the same part of a parameter; 1 if the model is replicated."""
-        if self.replicated:
-            return 1
-        copies = self.mesh.world_size // self.mesh.pipeline
-        if is_sharded(parameter):
-            axes = zip(parameter.device_mesh.shape, parameter.placements, strict=True)
-            copies //= math.prod(size for size, placed in axes if placed.is_shard())
-        return copies
-
-
-class ModuleStrategy(Strategy):
-    """A strategy with one module that computes the forward pass of this rank's rows.
-
-    `model` is the module that is called, `plain` the model as it was given.
-    """
-
-    contributions: Contributions | None = None
-    model: nn.Module
-    plain: nn.Module
-
-    def parameters(self) -> dict[str, nn.Parameter]:
-        """See `Strategy`."""
-        return dict(self.plain.named_parameters())
-
-    def buffers(self) -> Tensors:
-        """See `Strategy`."""
-        kept = nn.Module.state_dict(self.plain).keys()
-        return {name: buffer for name, buffer in self.plain.named_buffers() if name in kept}
-
-    def gradients(self, share: BatchShare, precision: Precision) -> Tensor:
-        """See `Strategy`."""
-        total = torch.zeros((), device=self.device)
-        for part, last in self.microbatches(share):
-            with self.synchronised(last):
-                with precision.autocast(), self.recording():
-                    loss = self.workload.loss(self.model, part)
-                mean = share.mean(wide(loss))
-                scaled = mean * (precision.scale * self.mean_over())
-                scaled.backward()  # type: ignore[no-untyped-call]
-            total += mean.detach()
-        self.finish_gradients()
-        return total / self.mesh.tensor  # ranks that share each product all have the whole loss
-
     def wrap_own(self, model: nn.Module) -> None:
         """Like `wrap`, for a loop that computes the loss by any methods of the model."""
         self.wrap(model)
@@ -375,17 +298,12 @@ class ModuleStrategy(Strategy):
         """The loss of a model that `wrap_own` took, for backward in the context `synchronised`."""
         return loss
 
-    def recording(self) -> AbstractContextManager[Any]:
+    def _recording(self) -> AbstractContextManager[Any]:
         """Record the activations of the first microbatch by module, unless it is compiled."""
         if self.contributions is not None or COMPILE.value(self.values) != "off":
             return nullcontext()
         self.contributions = Contributions(self.plain)
         return self.contributions.recording()
-
-    def memory_by_module(self, state_bytes: Callable[[Tensor], int]) -> dict[str, int] | None:
-        """See `Strategy`."""
-        recorded = self.contributions
-        return recorded.table(self.parameters(), state_bytes) if recorded else None
 
     def mean_over(self) -> int:
         """The divisor of the collective reduction of gradients; the loss is multiplied by it."""
@@ -397,20 +315,6 @@ class ModuleStrategy(Strategy):
 
     def finish_gradients(self) -> None:
         """Called after the backward pass of the last microbatch; each row is then there once."""
-        for parameter in self._looked_up:
+        for parameter in self.plain.parameters():
             if parameter.grad is not None and parameter.grad.is_sparse:
                 parameter.grad = parameter.grad.coalesce()
-
-    @cached_property
-    def _looked_up(self) -> list[nn.Parameter]:
-        """The parameters whose gradients are sparse."""
-        sparse = [module for module in self.plain.modules() if getattr(module, "sparse", False)]
-        return [parameter for module in sparse for parameter in module.parameters()]
-
-    def whole(self) -> nn.Module | None:
-        """See `Strategy`."""
-        return self.plain if self.replicated else None
-
-    def called_together(self) -> nn.Module | None:
-        """See `Strategy`."""
-        return self.plain

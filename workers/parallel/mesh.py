@@ -31,8 +31,7 @@ class Mesh:
         rank, world_size: of this process.
 
     Raises:
-        UsageError: a degree is below 1, the product is not the world size, or the rank is outside
-            of it.
+        UsageError: a degree is below 1, or the product is not the world size.
     """
 
     rank: int = 0
@@ -52,17 +51,11 @@ class Mesh:
                 f"the degrees of a mesh multiply to the number of ranks, "
                 f"got {text} for {self.world_size} ranks"
             )
-        if not 0 <= self.rank < self.world_size:
-            raise UsageError(f"a rank is from 0 to {self.world_size - 1}, got {self.rank}")
 
     def coordinate(self, axis: str) -> int:
         """This rank's place on an axis."""
-        place = self.rank
-        for name in reversed(AXES):
-            place, here = divmod(place, int(getattr(self, name)))
-            if name == axis:
-                return here
-        raise UsageError(f"an axis of a mesh is one of {', '.join(AXES)}, got {axis!r}")
+        degrees: list[int] = [getattr(self, name) for name in AXES[AXES.index(axis) :]]
+        return self.rank // math.prod(degrees[1:]) % degrees[0]
 
     def device_mesh(self, device: torch.device) -> DeviceMesh:
         """The torch mesh with the same axes; all ranks must call it."""

@@ -1,103 +1,54 @@
-"""Tensors of sharded and replicated models, and their way from rank to rank."""
+"""Tensors of sharded and replicated models, and their way from rank to rank.
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeGuard
+`torch.distributed.checkpoint` does not take all of them. To load, its `set_state_dict` sends the
+optimizer state of parameters that rank 0 holds, and no rank holds all under a pipeline or an
+embedding server. It makes the state by a step with zero gradients, which SparseAdam refuses. It
+unpickles what it reads from files. So `Strategy.gather` makes each tensor whole, and
+`Strategy.scatter` takes a rank's part of it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeGuard, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
-from torch.optim import Optimizer
 
-from workers.ranks.process_group import side_group
+from workers.ranks.process_group import side_group, value_of_rank_0
 
 Tensors = dict[str, Tensor]
+Key = TypeVar("Key")
+_utils: Any = torch._utils  # is not typed
 _BUCKET_BYTES = 25 * 2**20  # as in torch's DistributedDataParallel
 
 
-def collected(mine: Tensors) -> Tensors:
+def collected(mine: Mapping[Key, Tensor]) -> dict[Key, Tensor]:
     """The tensors of all ranks by name, on rank 0; empty on other ranks."""
     everyone: list[Any] | None = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
     dist.gather_object(mine, everyone, dst=0, group=side_group())
     return {name: tensor for found in everyone or () for name, tensor in found.items()}
 
 
-def sent(mine: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+def sent(mine: Mapping[Key, Tensor]) -> Iterator[tuple[Key, Tensor]]:
     """The tensors of rank 0 by name, on the CPU; each rank holds one of them at a time.
 
     All ranks take part until the end. What ranks other than 0 pass is ignored.
     """
-    if not dist.is_initialized():
-        yield from mine.items()
-        return
-    headers = [[(name, t.shape, t.dtype) for name, t in mine.items()] if not dist.get_rank() else 0]
-    dist.broadcast_object_list(headers, src=0, device=torch.device("cpu"), group=side_group())
-    entries: Any = headers[0]
-    for name, shape, dtype in entries:
-        tensor = torch.empty(shape, dtype=dtype) if dist.get_rank() else mine[name].cpu()
-        yield name, from_rank_0(tensor)
+    receives = dist.is_initialized() and dist.get_rank() > 0
+    for name, shape, dtype in value_of_rank_0([(n, t.shape, t.dtype) for n, t in mine.items()]):
+        whole = torch.empty(shape, dtype=dtype) if receives else mine[name].cpu()
+        yield name, from_rank_0(whole)
 
 
 def from_rank_0(tensor: Tensor) -> Tensor:
     """The tensor of rank 0 with this shape; other ranks' is overwritten. It lies on the CPU."""
-    tensor = tensor.contiguous()
-    if dist.get_world_size() == 1:
+    if not dist.is_initialized():
         return tensor
+    tensor = tensor.contiguous()
     # Bytes, because gloo does not know every number format.
     dist.broadcast(tensor.detach().view(-1).view(torch.uint8), src=0, group=side_group())
     return tensor
-
-
-def by_key(joined: Tensors) -> dict[str, Tensors]:
-    """Tensors named "PARAMETER|KEY" by key, then by parameter."""
-    result: dict[str, Tensors] = {}
-    for text, tensor in joined.items():
-        name, _, key = text.rpartition("|")
-        result.setdefault(key, {})[name] = tensor
-    return result
-
-
-def load_moments(
-    optimizer: Optimizer,
-    parameters: Mapping[str, nn.Parameter],
-    joined: Iterable[tuple[str, Tensor]],
-    scatter: Callable[[Tensor, Tensor, str], Tensor],
-) -> None:
-    """Overwrite an optimizer's state, as far as it is of its parameters.
-
-    Args:
-        optimizer: whose state is overwritten.
-        parameters: of this rank by name.
-        joined: whole tensors by "PARAMETER|KEY".
-        scatter: gives this rank's part of a whole tensor; see `Strategy.scatter`.
-    """
-    mine = {p for g in optimizer.param_groups for p in g["params"]}
-    groups = [g for g in optimizer.param_groups if g.get("fused") or g.get("capturable")]
-    fused = {p for g in groups for p in g["params"]}
-    found: dict[str, dict[str, Tensor]] = {}
-    for text, value in joined:
-        name, _, key = text.rpartition("|")
-        parameter = parameters.get(name)
-        if parameter is None or parameter not in mine:
-            continue
-        entries = found.setdefault(name, {})
-        if value.shape != parameter.shape:
-            counts_steps = value.ndim == 0 and parameter not in fused
-            device = torch.device("cpu") if counts_steps else parameter.device
-            entries[key] = value.to(device, copy=True)
-        else:
-            part = scatter(value, parameter, name)
-            # A fused step needs parameter and state in the same memory format.
-            like = part if is_sharded(part) else parameter.detach()
-            entries[key] = torch.empty_like(like, dtype=part.dtype).copy_(part)
-    for name, entries in found.items():
-        optimizer.state[parameters[name]] = entries
-
-
-def own_part(optimizer: Optimizer) -> Optimizer:
-    """The optimizer of the parameters that this rank updates; under ZeRO-1 these are not all."""
-    own: Optimizer = getattr(optimizer, "optim", optimizer)
-    return own
 
 
 def local(tensor: Tensor) -> Tensor:
@@ -120,28 +71,8 @@ def contiguous(model: nn.Module) -> None:
 
 
 def sum_over(group: dist.ProcessGroup, tensors: Sequence[Tensor]) -> None:
-    """Sum each tensor over the ranks of a group in place, in few collective calls.
-
-    Tensors of one format are sent together, `_BUCKET_BYTES` at a time; each call has a latency.
-    """
-    by_kind: dict[Any, list[Tensor]] = {}
-    for tensor in tensors:
-        by_kind.setdefault((tensor.dtype, tensor.device), []).append(tensor)
-    for alike in by_kind.values():
-        for bucket in _buckets(alike):
-            joined = torch.cat([tensor.reshape(-1) for tensor in bucket])
-            dist.all_reduce(joined, group=group)
-            sizes = [tensor.numel() for tensor in bucket]
-            parts = [p.view_as(t) for p, t in zip(torch.split(joined, sizes), bucket, strict=True)]
-            torch._foreach_copy_(bucket, parts)
-
-
-def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    bucket: list[Tensor] = []
-    for tensor in tensors:
-        bucket.append(tensor)
-        if sum(t.nbytes for t in bucket) >= _BUCKET_BYTES:
-            yield bucket
-            bucket = []
-    if bucket:
-        yield bucket
+    """Sum each tensor over the ranks of a group in place, in few calls: each has a latency."""
+    for bucket in _utils._take_tensors(tensors, _BUCKET_BYTES):
+        joined = _utils._flatten_dense_tensors(bucket)
+        dist.all_reduce(joined, group=group)
+        torch._foreach_copy_(bucket, _utils._unflatten_dense_tensors(joined, bucket))

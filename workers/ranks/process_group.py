@@ -1,24 +1,25 @@
-"""The process group of a trial's ranks: where they meet, how it is made, and how it ends.
+"""Where the ranks of a trial meet, the process group that they make, and how it ends.
 
-`connect` makes the default process group of a workload. An objective of the user makes its own, as
-under torchrun: `process_groups_of` lets it find the other ranks (see `meeting`). The processes
-themselves are started by `workers.runtime`.
+`connect` makes the default process group of a workload. An objective of the user, or a command,
+makes its own, as under torchrun: `Meeting` gives it the variables that torchrun sets. The first
+rank's worker holds the store and its port for the whole attempt, so no other process can take the
+port. The processes themselves are started by `workers.runtime`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator, Mapping
+import json
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore, PrefixStore, Store, TCPStore
-
-from search_spaces.errors import UsageError
 
 # Ranks wait this long, because rank 0 may evaluate for hours. A rank that dies breaks its
 # connections at once; the dispatcher ends one that hangs.
@@ -26,28 +27,28 @@ WAIT_FOR_RANKS = timedelta(hours=12)
 WAIT_TO_CONNECT = timedelta(minutes=5)
 # Ranks meet at gloo before each update, so a collective call between GPUs waits for no evaluation.
 WAIT_FOR_GPUS = timedelta(minutes=10)
+HERE: Final = "127.0.0.1"
+PAUSE: Final = 0.005  # seconds between two looks at the store
 # Like torch's default process group, these belong to the process; `disconnect` clears them.
 _side: list[dist.ProcessGroup] = []
 _store: list[Store] = []
 
 
-def address(rendezvous: str) -> tuple[str, int, str]:
-    """The host and port of a server, or the path of a file, at which ranks meet.
+def store_on(host: str) -> TCPStore:
+    """A store on a free port of this machine, of which `host` is an address."""
+    listener = socket.create_server((HERE if host == HERE else "", 0))
+    port = listener.getsockname()[1]
+    return TCPStore(
+        host, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
+    )
 
-    Raises:
-        UsageError: it is neither "tcp://HOST:PORT" nor "file:///PATH".
-    """
+
+def _store_at(rendezvous: str) -> Store:
+    """The store of "file:///PATH", or of "tcp://HOST:PORT" that listens already."""
     place = urlsplit(rendezvous)
-    if place.scheme == "file" and place.path:
-        return "", 0, place.path
-    if place.scheme != "tcp" or place.hostname is None or place.port is None:
-        raise UsageError(f"a rendezvous is file:///PATH or tcp://HOST:PORT, got {rendezvous!r}")
-    return place.hostname, place.port, ""
-
-
-def server_at(host: str, port: int) -> TCPStore:
-    """A connection to the server of a store that listens already."""
-    return TCPStore(host, port, is_master=False, timeout=WAIT_TO_CONNECT)
+    if place.scheme == "file":
+        return FileStore(place.path)
+    return TCPStore(str(place.hostname), place.port or 0, is_master=False, timeout=WAIT_TO_CONNECT)
 
 
 def connect(
@@ -67,21 +68,11 @@ def connect(
         rendezvous: "file:///PATH", or "tcp://HOST:PORT" of a store that listens already.
         device: of this rank.
         backend: of torch.distributed; by default gloo for CPU tensors and nccl for CUDA tensors.
-
-    Raises:
-        UsageError: there is no rendezvous, or torch was built without the backend.
     """
-    if not rendezvous:
-        raise UsageError(f"{world_size} ranks need a rendezvous, got none")
     on_gpus = device.type == "cuda"
-    chosen = backend or ("cpu:gloo,cuda:nccl" if on_gpus else "gloo")
-    for name in [part.split(":")[-1] for part in chosen.split(",")]:
-        if not dist.is_backend_available(name):
-            raise UsageError(f"this build of torch has no {name} backend")
-    host, port, file = address(rendezvous)
-    _store[:] = [FileStore(file, world_size) if file else server_at(host, port)]
+    _store[:] = [_store_at(rendezvous)]
     dist.init_process_group(
-        chosen,
+        backend or ("cpu:gloo,cuda:nccl" if on_gpus else "gloo"),
         store=PrefixStore("ranks", _store[0]),
         rank=rank,
         world_size=world_size,
@@ -125,15 +116,109 @@ def disconnect(*, failed: bool = False) -> None:
         dist.destroy_process_group()
 
 
-@contextlib.contextmanager
-def process_groups_of(variables: Mapping[str, str]) -> Iterator[None]:
-    """While inside, `init_process_group` finds the other ranks by these environment variables."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
+class Meeting:
+    """One rank's connection to the store of its attempt, for a user's function or command.
+
+    Args:
+        rank, world_size: of this process.
+        rendezvous: "tcp://HOST:PORT" of a store that listens already, or "file:///PATH" of a file
+            on this machine; "" for one rank.
+        own_gpus: this process sees its own GPUs alone, so its local rank is 0.
+    """
+
+    def __init__(self, rank: int, world_size: int, rendezvous: str, *, own_gpus: bool) -> None:
+        self.rank = rank
+        self.world_size = world_size
+        self._own_gpus = own_gpus
+        if not rendezvous.startswith("tcp:"):
+            # Rank 0 opens a store on a free port; the others read the port from the file.
+            file = _store_at(rendezvous) if rendezvous else None
+            if rank == 0:
+                self._server = store_on(HERE)
+                rendezvous = f"tcp://{HERE}:{self._server.port}"
+                if file is not None:
+                    file.set("address", rendezvous)
+            elif file is not None:
+                rendezvous = file.get("address").decode()
+        self._place = urlsplit(rendezvous)
+        self._ours = PrefixStore("automl", _store_at(rendezvous))  # beside the keys of torch
+        self._barriers = 0
+        self._reports = 0  # of this rank
+        self._stop = (0, "")  # the report at which rank 0 was asked to stop, and how
+
+    def variables(self) -> Mapping[str, str]:
+        """The environment variables of torchrun; every rank must call it.
+
+        `torch.distributed.init_process_group` needs no more. If a rank has GPUs of its own, it is
+        rank 0 of one on its machine: `cuda:0` is the first of the GPUs that it sees.
+        """
+        self._ours.set(f"machine/{self.rank}", socket.gethostname())
+        machines = [self._ours.get(f"machine/{rank}") for rank in range(self.world_size)]
+        here = [rank for rank, one in enumerate(machines) if one == machines[self.rank]]
+        local = [self.rank] if self._own_gpus else here
+        return {
+            "RANK": str(self.rank),
+            "WORLD_SIZE": str(self.world_size),
+            "LOCAL_RANK": str(local.index(self.rank)),
+            "LOCAL_WORLD_SIZE": str(len(local)),
+            "MASTER_ADDR": str(self._place.hostname),
+            "MASTER_PORT": str(self._place.port),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",  # rank 0 connects too: the store is open
+        }
+
+    def barrier(self) -> None:
+        """Wait until every rank has called this as often.
+
+        Raises:
+            RuntimeError: a rank has ended before.
+        """
+        self._barriers += 1
+        key = f"barrier/{self._barriers}"
+        self._ours.add(key, 1)
+        self._wait(
+            lambda: self._ours.add(key, 0) >= self.world_size,
+            lambda: self._ours.add("ended", 0) > 0,
+            "another rank has ended, so it does not come to this barrier",
+        )
+
+    def agree(self, stop: str) -> str:
+        """What every rank does after a report: rank 0 says, and the others wait for it.
+
+        Args:
+            stop: the request to stop that rank 0 has, "" for none; of other ranks it is ignored.
+
+        Raises:
+            RuntimeError: rank 0 has ended and has reported less often.
+        """
+        self._reports += 1
+        if self.rank == 0:
+            if stop and not self._stop[0]:
+                self._stop = (self._reports, stop)
+            self._ours.set("reports", json.dumps([self._reports, *self._stop]))
+            return stop
+        self._wait(
+            lambda: self._ours.check(["reports"]) and self._told()[0] >= self._reports,
+            lambda: self._ours.check(["first has ended"]),
+            f"rank 0 has ended after {self._reports - 1} reports: every rank must report each step",
+        )
+        _, at, how = self._told()
+        return how if at <= self._reports else ""
+
+    def leave(self) -> None:
+        """This rank ends; those that wait for it learn so."""
+        with suppress(RuntimeError):  # rank 0 was killed, and the store with it
+            self._ours.add("ended", 1)
+            if self.rank == 0:
+                self._ours.set("first has ended", "")
+
+    def _told(self) -> tuple[int, int, str]:
+        """What rank 0 has said: the number of its reports, and when it was asked to stop."""
+        count, at, how = json.loads(self._ours.get("reports"))
+        return count, at, how
+
+    def _wait(self, done: Callable[[], bool], hopeless: Callable[[], bool], why: str) -> None:
+        """Wait until `done`; raise RuntimeError if that cannot come any more."""
+        while not done():
+            if hopeless() and not done():
+                raise RuntimeError(why)
+            time.sleep(PAUSE)

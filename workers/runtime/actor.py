@@ -5,23 +5,21 @@ Trials run in processes that the parent forks, never in this one, which belongs 
 
 import os
 import signal
-import socket
 import sys
 import threading
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import psutil
+import ray
 
 from search_spaces.errors import AutomlError
 from workers.protocol import Assignment, Death, Outcome, StopRequest
 
-from .child import TAKE_SECONDS, News
-from .processes import POLL_SECONDS, ObjectiveFile, Parent, RankProcess, receive_all
+from .parent import TAKE_SECONDS, News
+from .processes import POLL_SECONDS, Parent, RankProcess, objective_file, receive_all
 
 # Each group has a thread: `take` runs in "mail"; `stop`, `dump`, `end`, `address` in "control".
 CONCURRENCY_GROUPS = {"mail": 1, "control": 1}
@@ -48,12 +46,12 @@ class Actor:
     ) -> None:
         self._name = name
         sys.path += [path for path in paths if path not in sys.path and Path(path).exists()]
-        file = ObjectiveFile(objective)
+        file = objective_file(objective)
         self._parent = Parent(name, file, workload, threads, _interfaces(), gpus)
-        self._attempt: tuple[int, int] | None = None
-        self._rank: RankProcess | None = None
-        self._stops: dict[tuple[int, int], StopRequest] = {}  # of attempts that come
-        self._lock = threading.Lock()  # `stop` and `end` come at any time
+        self._rank = RankProcess(self._parent)
+        self._rank.kill()  # there is none yet
+        self._attempt: tuple[int, int] | None = None  # whose rank that is
+        self._lock = threading.Lock()  # `stop` and `end` may come before `run`
         self._mail: deque[tuple[tuple[int, int], News | Death]] = deque()  # and whose it is
         self._arrived = threading.Condition()
         self._rendezvous: Any = None  # kept until the next: other ranks may still be leaving it
@@ -65,8 +63,6 @@ class Actor:
 
     def ready(self) -> tuple[str, str]:
         """Wait until processes can be forked; why that is not possible or "", and Ray's node."""
-        import ray
-
         node = ray.get_runtime_context().get_node_id()
         try:
             while not self._parent.loaded:
@@ -78,16 +74,10 @@ class Actor:
     def run(self, assignment: Assignment, rank: int, rendezvous: str) -> None:
         """Run a rank in a process of its own until that has told its outcome or is dead."""
         key = (assignment.trial, assignment.attempt)
-        process = self._parent.start(assignment)
+        process = self._of(key, begins=True)
         with self._arrived:
             self._mail.clear()  # of an attempt that was ended by force
-        with self._lock:
-            if self._rank is not None:
-                self._rank.kill()
-            self._attempt, self._rank = key, process
-            process.run(assignment, rank, rendezvous)
-            if how := self._stops.pop(key, None):
-                process.stop(how)
+        process.run(assignment, rank, rendezvous)
         running = True
         while running and not process.closed:
             for _, message in receive_all([self._parent], [process], TAKE_SECONDS):
@@ -97,8 +87,7 @@ class Actor:
                 with self._arrived:
                     self._mail.append((key, message))
                     self._arrived.notify()
-        with self._lock:
-            process.kill()
+        process.kill()
 
     def take(self, trial: int, attempt: int, timeout: float) -> list[News | Death]:
         """Wait up to `timeout` seconds for messages of the rank of an attempt."""
@@ -115,29 +104,28 @@ class Actor:
 
     def stop(self, trial: int, attempt: int, how: StopRequest) -> None:
         """Ask an attempt to stop; it may not have begun yet."""
-        with self._lock:
-            if self._rank is not None and self._attempt == (trial, attempt):
-                self._rank.stop(how)
-            else:
-                self._stops[trial, attempt] = how
+        self._of((trial, attempt)).stop(how)
 
     def dump(self, assignment: Assignment, rank: int) -> None:
         """Let the process of a rank write the stacks of its threads to its log."""
-        if self._rank is not None:
-            self._rank.dump(assignment, rank)
+        self._rank.dump(assignment, rank)
 
     def end(self, trial: int, attempt: int) -> None:
         """End the process of an attempt by force."""
-        with self._lock:
-            if self._rank is not None and self._attempt == (trial, attempt):
-                self._rank.kill()
+        self._of((trial, attempt)).kill()
 
-    def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
+    def _of(self, key: tuple[int, int], *, begins: bool = False) -> RankProcess:
+        """The process of an attempt, which may not have begun; one of no use if another's runs."""
+        with self._lock:
+            if self._attempt != key and (begins or self._rank.closed):
+                self._attempt, self._rank = key, RankProcess(self._parent)
+            return self._rank if self._attempt == key else RankProcess(self._parent)
+
+    def _on_sigterm(self, *_: Any) -> None:
         """The machine is about to be taken away: the attempt is asked to end."""
-        if self._rank is None or self._rank.pid is None or self._rank.closed:
+        if self._rank.pid is None or self._rank.closed:
             os._exit(0)
-        with suppress(ProcessLookupError):
-            os.kill(self._rank.pid, signal.SIGTERM)
+        os.kill(self._rank.pid, signal.SIGTERM)
 
     def address(self, *, on_one_node: bool) -> str:
         """Start a store on a free port, at which a gang meets, and return "tcp://HOST:PORT".
@@ -145,18 +133,11 @@ class Actor:
         Args:
             on_one_node: no other machine has to reach it.
         """
-        import ray
-        from torch._C._distributed_c10d import TCPStore
-
-        from workers.ranks.meeting import HERE, store_here
+        from workers.ranks.process_group import HERE, store_on  # imports torch
 
         host = HERE if on_one_node else ray.util.get_node_ip_address()
-        self._rendezvous = store = (
-            store_here()
-            if on_one_node
-            else TCPStore(host, 0, is_master=True, wait_for_workers=False)
-        )
-        return f"tcp://{host}:{store.port}"
+        self._rendezvous = store_on(host)
+        return f"tcp://{host}:{self._rendezvous.port}"
 
 
 def _interfaces() -> dict[str, str]:
@@ -165,14 +146,11 @@ def _interfaces() -> dict[str, str]:
     Else they take that of the host name, which Debian's hosts file maps to 127.0.1.1. The user's
     own have priority.
     """
-    import ray
-
     address = ray.util.get_node_ip_address()
-    for name, addresses in psutil.net_if_addrs().items():
-        kinds = (socket.AF_INET, socket.AF_INET6)
-        if any(one.address == address for one in addresses if one.family in kinds):
-            wanted = {"GLOO_SOCKET_IFNAME": name}
-            if name != "lo":
-                wanted["NCCL_SOCKET_IFNAME"] = name
-            return {key: value for key, value in wanted.items() if key not in os.environ}
-    return {}
+    wanted = {
+        variable: name
+        for name, known in psutil.net_if_addrs().items()
+        for variable in ("GLOO_SOCKET_IFNAME", *(("NCCL_SOCKET_IFNAME",) if name != "lo" else ()))
+        if any(one.address == address for one in known)
+    }
+    return {key: value for key, value in wanted.items() if key not in os.environ}

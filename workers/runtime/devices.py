@@ -1,8 +1,11 @@
-"""Which GPUs the process of a worker sees."""
+"""Which GPUs the process of a worker sees, and what `nvidia-smi` tells of all GPUs."""
 
+import csv
 import os
 import re
+import subprocess
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import takewhile
 from typing import Final
 
@@ -10,6 +13,8 @@ from search_spaces.errors import UsageError
 
 VARIABLE: Final = "CUDA_VISIBLE_DEVICES"
 AMD_VARIABLE: Final = "HIP_VISIBLE_DEVICES"  # on an AMD machine it has priority
+SMI_SECONDS: Final = 20.0  # it takes seconds if no process has opened the driver
+_MIB: Final = 1 << 20
 _NAME: Final = re.compile(r"[0-9]+|(GPU|MIG)-.*")
 
 
@@ -100,3 +105,27 @@ def environment_of(slot: int, gpus: float, names: Sequence[str] | None = None) -
         )
     chosen = ",".join(names[first:last])
     return {VARIABLE: chosen, **({AMD_VARIABLE: chosen} if AMD_VARIABLE in os.environ else {})}
+
+
+def query(question: str, timeout: float = SMI_SECONDS) -> list[list[str]]:
+    """The rows of an answer; none if there is no answer, as on a machine without the program."""
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", question, "--format=csv,noheader,nounits"],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [[cell.strip() for cell in row] for row in csv.reader(done.stdout.splitlines())]
+
+
+@cache
+def desktop_bytes() -> int:
+    """Bytes of the only GPU that its desktop holds, while no program computes on it; else 0."""
+    used = query("--query-gpu=memory.used")
+    computing = query("--query-compute-apps=pid")
+    alone = len(used) == 1 and not computing
+    return int(used[0][0]) * _MIB if alone and used[0][0].isdigit() else 0

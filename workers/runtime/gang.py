@@ -12,14 +12,13 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final
 
 from workers.protocol import (
     Assignment,
     Death,
     Ending,
     Event,
-    Heartbeat,
     Outcome,
     Started,
     StopRequest,
@@ -27,9 +26,7 @@ from workers.protocol import (
 )
 from workers.run import combine
 
-from .child import News
-
-START_SECONDS: Final = 300.0  # that a process may take to start
+from .parent import News
 
 
 class HangDetector:
@@ -41,7 +38,7 @@ class HangDetector:
     Args:
         limit: seconds without a step after which the attempt hangs; None for no limit.
         awaited: ranks whose process may still be starting, which is not the trial's fault: until
-            each has sent a heartbeat, the limit is at least five minutes.
+            each has given a sign of life, nothing hangs.
     """
 
     def __init__(self, limit: float | None, awaited: Iterable[int] = ()) -> None:
@@ -50,11 +47,11 @@ class HangDetector:
         self._moved = time.monotonic()
         self._steps: dict[int, int] = {}
 
-    def record(self, rank: int, heartbeat: Heartbeat) -> None:
-        """Take in a heartbeat of a rank."""
+    def record(self, rank: int, idle_seconds: float, steps: int) -> None:
+        """Take in a sign of life of a rank, see `News`."""
         self._awaited.discard(rank)
-        self._steps[rank] = heartbeat.steps
-        self._moved = max(self._moved, time.monotonic() - heartbeat.idle_seconds)
+        self._steps[rank] = steps
+        self._moved = max(self._moved, time.monotonic() - idle_seconds)
 
     def ended(self, rank: int) -> None:
         """A rank has ended; the others have the full time-out to follow."""
@@ -65,10 +62,9 @@ class HangDetector:
     @property
     def hangs(self) -> bool:
         """Whether no rank has moved within the time-out."""
-        if self._limit is None:
+        if self._limit is None or self._awaited:
             return False
-        limit = max(self._limit, START_SECONDS) if self._awaited else self._limit
-        return time.monotonic() - self._moved > limit
+        return time.monotonic() - self._moved > self._limit
 
     def message(self) -> str:
         """Describes the hang to a person; names the ranks that are behind."""
@@ -99,22 +95,6 @@ DUMP_SECONDS: Final = 1.0  # for the ranks of an attempt that hangs to write the
 GRACE_SECONDS: Final = 3.0  # for the other ranks to tell what they know after one has failed
 
 
-class WorkerHandle(Protocol):
-    """The process of a rank, as the one that supervises it sees it. No method waits for it."""
-
-    def run(self, assignment: Assignment, rank: int, rendezvous: str) -> None:
-        """Run a rank."""
-
-    def stop(self, how: StopRequest) -> None:
-        """Ask the rank to stop."""
-
-    def dump(self, assignment: Assignment, rank: int) -> None:
-        """Let it write the stacks of its threads to its log."""
-
-    def kill(self) -> None:
-        """End it by force."""
-
-
 class Gang:
     """Decides on the outcome of one attempt from what its ranks send.
 
@@ -122,7 +102,8 @@ class Gang:
 
     Args:
         assignment: the attempt, which begins at once.
-        workers: one for each rank.
+        workers: a `workers.runtime.processes.RankProcess` for each rank, or what has its methods
+            `run`, `stop`, `dump` and `kill`, none of which waits.
         rendezvous: where the ranks meet; "" for a file on this machine.
 
     Attributes:
@@ -130,7 +111,7 @@ class Gang:
     """
 
     def __init__(
-        self, assignment: Assignment, workers: Sequence[WorkerHandle], rendezvous: str = ""
+        self, assignment: Assignment, workers: Sequence[Any], rendezvous: str = ""
     ) -> None:
         self.assignment = assignment
         self.outcome: Outcome | None = None
@@ -154,24 +135,21 @@ class Gang:
     def receive(self, rank: int, message: News | Death) -> list[Event]:
         """The events of a rank for the controller; the outcome of the attempt is the last."""
         if isinstance(message, Death):
-            return self._ended(rank, self._of_death(rank, message))
-        self._hangs.record(rank, message.heartbeat)
-        if any(isinstance(event, Started) for event in message.events):
-            self._begun = time.monotonic()  # until now the process was still getting ready
+            outcome = lost(
+                self.assignment,
+                message.message if len(self._workers) == 1 else f"rank {rank}: {message.message}",
+                failure=message.failure,
+                cause=message.cause,
+                exit_status=message.status,
+            )
+            return self._ended(rank, outcome)
+        self._hangs.record(rank, message.idle_seconds, message.steps)
         passed: list[Event] = []
         for event in message.events:
+            if isinstance(event, Started):
+                self._begun = time.monotonic()  # until now the process was still getting ready
             passed += self._ended(rank, event) if isinstance(event, Outcome) else [event]
         return passed
-
-    def _of_death(self, rank: int, death: Death) -> Outcome:
-        message = death.message if len(self._workers) == 1 else f"rank {rank}: {death.message}"
-        return lost(
-            self.assignment,
-            message,
-            failure=death.failure,
-            cause=death.cause,
-            exit_status=death.status,
-        )
 
     def stop(self, how: StopRequest) -> None:
         """Ask every rank to stop."""

@@ -5,6 +5,13 @@ GPU and computes nothing: what runs in a forked process ends with it.
 
 A forked process tells which modules of installed packages it has imported. The parent imports them
 too, so that the next process finds them.
+
+It is sent `(key, assignment, rank, rendezvous)` for each rank. It sends `("loaded", why it is
+broken, why it loads less)`, `("forked", key, pid)` followed by the socket of the process, and
+`("ended", pid, status)`.
+
+In the process of a rank the main thread runs the rank; a thread receives requests, and another
+sends events and heartbeats, so a report costs the trial microseconds.
 """
 
 import ctypes
@@ -15,21 +22,43 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
+import traceback
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from json import dumps, loads
 from multiprocessing.connection import Connection, wait
-from multiprocessing.reduction import recv_handle, send_handle
+from multiprocessing.reduction import send_handle
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
-from .child import Child, end_session, set_oom_score
+import psutil
+
+from search_spaces.errors import StoreError
+from workers.context import Context
+from workers.files.folder import Folder
+from workers.protocol import (
+    LOGS,
+    Assignment,
+    Event,
+    Started,
+    StopRequest,
+    log_name,
+    open_log,
+)
+from workers.run import run
+
 from .pickling import is_installed, read_objective
 
-OOM_SCORE: Final = 250  # of 1000; that of a controller is 0, and a forked process has more
+TAKE_SECONDS: Final = 1.0  # the longest time between two heartbeats
+OOM_SCORE: Final = 500  # of 1000; that of a controller is 0
+LOG_BYTES: Final = 64 << 20
+_DIE_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
 WORTH_SECONDS: Final = 0.05  # of loading, to be done once for all processes
-LOOK_SECONDS: Final = 1.0  # between two looks at the forked processes, if no signal comes
+LOOK_SECONDS: Final = 0.02  # between two looks at the forked processes
 MODULES_AT_ONCE: Final = 500  # in one message; it must fit the buffer of a socket
 _TASKS: Final = Path("/proc/self/task")
 _NOT_INITIALIZED: Final = 3  # CUDA_ERROR_NOT_INITIALIZED
@@ -41,37 +70,6 @@ ENVIRONMENT: Final = {
 }
 # How much the parent loads, if a fork is not safe after more.
 ALL, OWN, NOTHING = "all", "own", "nothing"
-
-
-class Loaded(NamedTuple):
-    """The parent can fork; `broken` says why nothing can be run, `why` why it loads less."""
-
-    broken: str
-    why: str = ""
-
-
-class Start(NamedTuple):
-    """A request for a process; its socket follows.
-
-    `given` are the parameters, the data and the fixed section of a workload, and the seed.
-    """
-
-    key: int
-    given: tuple[Any, ...] = ()
-
-
-class Forked(NamedTuple):
-    """The process of a request."""
-
-    key: int
-    pid: int
-
-
-class Reaped(NamedTuple):
-    """A process is gone, with its exit status; below 0 the signal that has ended it."""
-
-    pid: int
-    status: int
 
 
 def unsafe_to_fork() -> str:
@@ -91,107 +89,48 @@ def unsafe_to_fork() -> str:
     return ""
 
 
-def main(
-    control: str, objective: str, workload: str, threads: str, gpus: str, load: str, why: str
-) -> NoReturn:
+def main(control: str, objective: str, workload: str, gpus: str, load: str, why: str) -> NoReturn:
     """Fork processes until the one that has started this one is gone.
 
     Args:
         control: descriptor of a socket to the process that has started this one.
         objective: descriptor of a file with the pickled objective; below 0 if there is none.
         workload: name of the workload; "" if there is none.
-        threads: CPU threads of a rank.
         gpus: GPUs of a rank.
         load: `ALL`, `OWN` (not what its processes import) or `NOTHING`; `why` it is less than all.
     """
     faulthandler.enable()  # a segmentation fault writes its stack to the rank's log
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)  # type: ignore[union-attr]
-    set_oom_score(OOM_SCORE)
-    os.set_inheritable(int(control), False)
-    target = Target(int(objective), workload or None, int(threads))
-    _Parent(Connection(int(control)), target, load, why, alone=float(gpus) > 0).serve()
-
-
-class Target:
-    """What ranks run.
-
-    Args:
-        objective: descriptor of its file; below 0 if there is none.
-        workload: name of the workload; None if there is an objective.
-        threads: CPU threads of a rank.
-    """
-
-    def __init__(self, objective: int, workload: str | None, threads: int) -> None:
-        self._file, self._workload, self.threads = objective, workload, threads
-        self._loaded = False
-        self.objective: Callable[[Any], Any] | None = None
-        self.broken = ""
-
-    def load(self) -> None:
-        """Import and unpickle it; `broken` says why that fails."""
-        if self._loaded:
-            return
-        self._loaded = True
-        try:
-            if self._file >= 0:
-                # Opened anew: several parents share the descriptor and its position.
-                with Path(f"/dev/fd/{self._file}").open("rb") as content:
-                    self.objective = read_objective(content)
-            if self._workload is not None:
-                from workers.workloads import WORKLOADS
-
-                WORKLOADS.get(self._workload)
-            if "torch" in sys.modules:  # else each first step of an optimizer would import it
-                importlib.import_module("torch._dynamo")
-        except BaseException as error:  # an import may call sys.exit
-            self.broken = f"{type(error).__name__}: {error}"
-
-    def load_data(self, given: tuple[Any, ...]) -> bool:
-        """Let the workload load its data; whether that took so long that processes should have it.
-
-        An error of the data comes again in the attempt, which tells it.
-        """
-        begun = time.monotonic()
-        if self._loaded and self._workload is not None and not self.broken:
-            from workers.workloads import WORKLOADS
-
-            *sections, seed = given
-            with suppress(Exception):
-                WORKLOADS.get(self._workload)(*sections, seed=seed).load_data()
-        return time.monotonic() - begun > WORTH_SECONDS
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # its processes end by themselves
+    parent = _Parent(Connection(int(control)), int(objective), workload, load, float(gpus) > 0)
+    parent.serve(why)
 
 
 class _Parent:
     def __init__(
-        self, control: Connection, target: Target, load: str, why: str, *, alone: bool
+        self, control: Connection, file: int, workload: str, load: str, alone: bool
     ) -> None:
-        self._control, self._target, self._load = control, target, load
+        self._control, self._file, self._workload, self._load = control, file, workload, load
         self._alone = alone  # a rank needs the whole GPU: the one before must be gone
-        self._environment = dict(os.environ)  # what is imported may change it
+        self._objective: Any = None
         self._pids: set[int] = set()
         self._spare: tuple[int, Connection] | None = None  # forked ahead
         self._told, self._tell = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._tell.setblocking(False)
         self._tried: set[str] = set()  # modules
-        self._woken, self._wake = os.pipe()
-        for end in (self._woken, self._wake):
-            os.set_blocking(end, False)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # its processes end by themselves
-        if load != NOTHING:
-            target.load()
-            self._check_safe()
-        gc.collect()
-        gc.freeze()  # what is shared stays shared, and is not scanned by each process
-        signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        signal.set_wakeup_fd(self._wake)
-        control.send(Loaded(target.broken, why))
 
-    def serve(self) -> NoReturn:
+    def serve(self, why: str) -> NoReturn:
+        broken = ""
+        if self._load != NOTHING:
+            try:
+                self._objective = self._loaded()
+            except BaseException as error:  # an import may call sys.exit
+                broken = f"{type(error).__name__}: {error}"
+            self._changed()
+        self._control.send(("loaded", broken, why))
         while True:
-            ready = wait([self._control, self._told, self._woken], LOOK_SECONDS)
-            if self._woken in ready:
-                os.read(self._woken, 1 << 12)
+            ready = wait([self._control, self._told], LOOK_SECONDS)
             self._reap()
             if self._told in ready:
                 with suppress(ValueError):  # the objective can write to the socket
@@ -201,55 +140,70 @@ class _Parent:
             elif self._spare is None and self._pids:
                 self._spare = self._fork()
 
+    def _loaded(self) -> Any:
+        """Import and unpickle what ranks run; returns the objective if there is one."""
+        objective = None
+        if self._file >= 0:
+            # Opened anew: several parents share the descriptor and its position.
+            with Path(f"/dev/fd/{self._file}").open("rb") as content:
+                objective = read_objective(content)
+        if self._workload:
+            from workers.workloads import WORKLOADS
+
+            WORKLOADS.get(self._workload)
+        if "torch" in sys.modules:  # else each first step of an optimizer would import it
+            importlib.import_module("torch._dynamo")
+        return objective
+
+    def _load_data(self, a: Assignment) -> None:
+        """Let the workload load its data, so that the next processes have it.
+
+        An error of the data comes again in the attempt, which tells it.
+        """
+        from workers.workloads import WORKLOADS
+
+        begun = time.monotonic()
+        with suppress(Exception):
+            WORKLOADS.get(self._workload)(a.params, a.data, a.fixed, seed=a.seed).load_data()
+        if time.monotonic() - begun > WORTH_SECONDS:
+            self._changed()
+
     def _answer(self) -> None:
         try:
-            start: Start = self._control.recv()
-            handle = recv_handle(self._control)
+            key, *given = self._control.recv()
+            while self._alone and self._pids:  # the GPU's memory is free once they are gone
+                time.sleep(LOOK_SECONDS / 10)
+                self._reap()
+            pid, connection = self._spare or self._fork()
+            self._spare = None
+            self._pids.add(pid)
+            self._control.send(("forked", key, pid))
+            with suppress(OSError):  # it has died, which is noticed soon
+                connection.send(given)
+            send_handle(self._control, connection.fileno(), os.getppid())
+            connection.close()
         except (EOFError, OSError):
             self._end()
-        while self._alone and self._pids:  # the GPU's memory is free once they are gone
-            self._reap(os.WEXITED)
-        pid, connection = self._spare or self._fork()
-        self._spare = None
-        self._pids.add(pid)
-        self._control.send(Forked(start.key, pid))
-        with suppress(OSError):  # it has died, which is noticed soon
-            send_handle(connection, handle, pid)
-        connection.close()
-        os.close(handle)
-        if self._target.load_data(start.given):  # the next processes have it
-            self._forget_spare()
-            self._check_safe()
+        if self._workload and self._load != NOTHING:
+            self._load_data(given[0])
 
     def _fork(self) -> tuple[int, Connection]:
+        """Fork a process that waits for its rank."""
         ours, theirs = socket.socketpair()
         pid = os.fork()
         if pid:
             theirs.close()
             return pid, Connection(ours.detach())
         try:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.setsid()
-            ours.close()
-            self._control.close()
-            self._told.close()
-            for end in (self._woken, self._wake):
-                os.close(end)
-            self._become(Connection(theirs.detach()))
+            for end in (ours, self._control, self._told):
+                end.close()
+            known = set(sys.modules)
+            load = self._loaded if self._load == NOTHING else lambda: self._objective
+            Child(Connection(theirs.detach()), load, lambda: self._tell_imported(known)).run()
         finally:
             os._exit(1)
-
-    def _become(self, connection: Connection) -> None:
-        """In the forked process: wait for the socket of a rank, then run it."""
-        try:
-            handle = recv_handle(connection)
-        except (EOFError, OSError, RuntimeError):
-            os._exit(0)  # it is not needed
-        connection.close()
-        known = set(sys.modules)
-        Child(Connection(handle), self._target, lambda: self._tell_imported(known)).run()
 
     def _tell_imported(self, known: set[str]) -> None:
         """In the forked process: tell the parent what it has imported since."""
@@ -261,63 +215,228 @@ class _Parent:
                 self._tell.send(dumps(names[first : first + MODULES_AT_ONCE]).encode())
 
     def _import(self, names: list[str]) -> None:
-        """Import what a process has told; what was forked ahead lacks it."""
+        """Import what a process has told."""
         missing = [n for n in names if n not in sys.modules and n not in self._tried]
         self._tried |= set(missing)
         for name in missing:
             with suppress(BaseException):  # it may need what the process had set up before
                 importlib.import_module(name)
-        if not missing:
-            return
-        self._forget_spare()
-        self._check_safe()
+        if missing:
+            self._changed()
 
-    def _forget_spare(self) -> None:
-        """What was forked ahead lacks what the parent has loaded since."""
+    def _changed(self) -> None:
+        """More is loaded: what was forked ahead lacks it, and a fork may not be safe any more.
+
+        Then this process begins anew with less; the forked processes go on.
+        """
         if self._spare is not None:
             self._spare[1].close()
             self._spare = None
         gc.collect()
-        gc.freeze()
+        gc.freeze()  # what is shared stays shared, and is not scanned by each process
+        if why := unsafe_to_fork():
+            command = [sys.executable, *sys.orig_argv[1:]]
+            command[8:10] = [OWN if self._tried else NOTHING, why]
+            os.execv(sys.executable, command)
 
-    def _check_safe(self) -> None:
-        """Begin anew with less if a fork is not safe any more; the forked processes go on."""
-        if not (why := unsafe_to_fork()):
-            return
-        load = OWN if self._tried else NOTHING
-        signal.set_wakeup_fd(-1)
-        for number in (self._control.fileno(), self._target._file):
-            if number >= 0:
-                os.set_inheritable(number, True)
-        command = [sys.executable, *sys.orig_argv[1:]]
-        place = command.index("--") + 1
-        command[place : place + 2] = [load, why]
-        os.execve(sys.executable, command, self._environment)
-
-    def _reap(self, options: int = os.WEXITED | os.WNOHANG) -> None:
+    def _reap(self) -> None:
         """Tell which processes have ended; what they have started ends too."""
-        while True:
-            try:
-                found = os.waitid(os.P_ALL, 0, options | os.WNOWAIT)
-            except ChildProcessError:
-                return
-            if found is None:
-                return
-            pid = found.si_pid
-            end_session(pid)
-            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            options |= os.WNOHANG
-            if self._spare is not None and pid == self._spare[0]:
-                self._spare[1].close()
-                self._spare = None
-            self._pids.discard(pid)
-            with suppress(OSError):
-                self._control.send(Reaped(pid, status))
+        with suppress(ChildProcessError):
+            while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                end_session(found.si_pid)
+                status = os.waitstatus_to_exitcode(os.waitpid(found.si_pid, 0)[1])
+                if self._spare is not None and self._spare[0] == found.si_pid:
+                    self._spare = None
+                self._pids.discard(found.si_pid)
+                with suppress(OSError):
+                    self._control.send(("ended", found.si_pid, status))
 
     def _end(self) -> NoReturn:
         """The process that has started this one is gone: end with all that runs."""
-        for pid in self._pids | ({self._spare[0]} if self._spare else set()):
+        for pid in self._pids:
             end_session(pid)
         while self._pids:
-            self._reap(os.WEXITED)
+            self._reap()
         os._exit(0)
+
+
+class News(NamedTuple):
+    """Events of a rank that runs, with a sign of life.
+
+    `idle_seconds` is the time since its last step or report, `steps` the number of its steps so
+    far; a step ends when the rank polls for a stop request.
+    """
+
+    events: list[Event]
+    idle_seconds: float
+    steps: int
+
+
+class Child:
+    """Runs one rank. `run` is called in the main thread.
+
+    Args:
+        pipe: to the process that supervises the rank; what is to be run comes first.
+        load: returns the user's objective, or None if a workload is run.
+        tell_imported: called now and then, and at the end, for the parent.
+    """
+
+    def __init__(
+        self, pipe: Connection, load: Callable[[], Any], tell_imported: Callable[[], None]
+    ) -> None:
+        self._pipe, self._load, self._tell_imported = pipe, load, tell_imported
+        self._mail: deque[Event] = deque()
+        self._arrived, self._sending = threading.Event(), threading.Lock()
+        self._stop_request: StopRequest | None = None
+        self._moved = time.monotonic()
+        self._steps = 0
+        self._preempted = False
+        self._meeting = ""
+
+    def run(self) -> NoReturn:
+        """Wait for a rank, run it to its end, tell its outcome, and end this process."""
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+        with suppress(OSError):  # the kernel kills it before the controller if memory runs out
+            Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
+        try:
+            assignment, rank, self._meeting = self._pipe.recv()
+            self._send_all()  # the first sign of life
+            self._run_rank(assignment, rank)
+            self._send_all()
+            while assignment.num_ranks > 1:  # the others may still meet at this process
+                signal.pause()
+            os._exit(0)
+        except BaseException:  # such as that nobody waits for it any more
+            traceback.print_exc()
+        os._exit(1)
+
+    def _run_rank(self, a: Assignment, rank: int) -> None:
+        """Run the rank; its output, and that of what it starts, goes to its log."""
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+        # What the objective forks ends as any other process.
+        os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+        with suppress(OSError, StoreError), open_log(a, rank) as log:  # `run` says what is wrong
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+        faulthandler.register(signal.SIGQUIT)  # writes the stacks of an attempt that hangs
+        print(f"{a.label} (its seed is {a.seed})")
+        logs, name = a.files / LOGS, log_name(a.attempt, rank)
+        for work in (self._receive, lambda: self._send(logs, name)):
+            threading.Thread(target=work, name="automl", daemon=True).start()
+        objective = self._load()
+        _limit_threads(a.threads)
+        if rank == 0:
+            self._post(Started(a.trial, a.attempt, f"{socket.gethostname()}:{os.getpid()}"))
+        self._context = Context(  # other ranks may still be leaving its meeting
+            a,
+            send=self._post if rank == 0 else lambda report: None,
+            stop_requested=self._stop_requested,
+            rank=rank,
+            world_size=a.num_ranks,
+            rendezvous=self._meeting,
+            device="cuda:0" if a.gpus > 0 else "cpu",
+        )
+        outcome = run(self._context, objective)
+        if self._preempted and not outcome.message:
+            outcome = replace(outcome, message="the machine of its worker is being taken away")
+        _flush()
+        shorten(logs, name)
+        self._tell_imported()
+        self._post(outcome)
+
+    def _receive(self) -> None:
+        """Take requests to stop. If the controller is gone, end with all that runs here."""
+        with suppress(EOFError, OSError):
+            while True:
+                self._stop_request = self._pipe.recv()
+        if self._meeting.startswith("file://"):
+            Path(self._meeting.removeprefix("file://")).unlink(missing_ok=True)
+        end_session(os.getpid())
+
+    def _send(self, logs: Folder, name: str) -> None:
+        with suppress(OSError):  # the controller is gone, or the objective has closed the pipe
+            while True:
+                self._arrived.wait(TAKE_SECONDS)
+                self._arrived.clear()
+                self._send_all()
+                self._tell_imported()
+                shorten(logs, name)
+
+    def _send_all(self) -> None:
+        with self._sending:
+            events = [self._mail.popleft() for _ in range(len(self._mail))]
+            self._pipe.send(News(events, time.monotonic() - self._moved, self._steps))
+
+    def _post(self, event: Event) -> None:
+        self._moved = time.monotonic()
+        self._mail.append(event)
+        self._arrived.set()
+
+    def _stop_requested(self) -> StopRequest | None:
+        self._moved = time.monotonic()
+        self._steps += 1
+        return self._stop_request or (StopRequest.INTERRUPT if self._preempted else None)
+
+    def _on_sigterm(self, *_: Any) -> None:
+        """The machine is about to be taken away: ask the attempt to stop with a checkpoint."""
+        self._preempted = True
+
+
+def _limit_threads(threads: int) -> None:
+    """Let the libraries that the parent has loaded on one thread use those of this rank."""
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ[name] = str(threads)
+    if threads > 1:
+        import threadpoolctl
+
+        threadpoolctl.threadpool_limits(threads)
+
+
+def _flush() -> None:
+    """Write what Python and C keep back of this process's output."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # an objective may have closed it
+            stream.flush()
+    ctypes.CDLL(None).fflush(None)
+
+
+def shorten(folder: Folder, name: str, most: int = LOG_BYTES) -> None:
+    """Cut the middle out of a file that is longer than `most` bytes.
+
+    The first half of `most` and the newest quarter stay. Those who append to the file go on behind
+    them; what they write in the moment of the cut is lost. Does nothing if the file cannot be
+    changed.
+    """
+    with (
+        suppress(OSError, StoreError),
+        folder.open(name, "rb") as old,
+        folder.open(name, "ab") as new,
+    ):
+        size = os.fstat(old.fileno()).st_size
+        if size > most:
+            old.seek(size - most // 4)
+            newest = old.read()
+            os.truncate(new.fileno(), most // 2)
+            new.write(b"\n... the middle of this log is left out ...\n" + newest)
+
+
+def end_session(leader: int) -> None:
+    """Kill a process that leads a session, and all of its session: programs have their own groups.
+
+    The leader ends last, so that nobody else gets its number before.
+    """
+    killed = {leader}
+    while found := {pid for pid in psutil.pids() if _session(pid) == leader} - killed:
+        killed |= found
+        for pid in found:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+    with suppress(OSError):
+        os.kill(leader, signal.SIGKILL)
+
+
+def _session(pid: int) -> int | None:
+    with suppress(OSError):
+        return os.getsid(pid)
+    return None

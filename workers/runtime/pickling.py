@@ -5,8 +5,7 @@ import os
 import pickle
 import sys
 import sysconfig
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -16,7 +15,6 @@ import cloudpickle
 
 from search_spaces.errors import UsageError
 
-_REGISTRY: Final = threading.Lock()  # cloudpickle keeps one list of modules for the process
 # Folders of modules that workers import by name; a worker that lacks one says so itself.
 _INSTALLED: Final = tuple(
     folder + os.sep
@@ -35,30 +33,22 @@ def is_installed(module: ModuleType | None) -> bool:
 def pickle_objective(objective: Callable[[Any], Any], file: IO[bytes]) -> None:
     """Write the objective to a file, for `read_objective`.
 
-    What comes from a module that workers cannot import by name is pickled by value. Workers begin
-    with the arguments, working folder and paths of this process.
+    What comes from the script itself is pickled by value. Workers begin with the arguments, working
+    folder and paths of this process.
 
     Raises:
         UsageError: the objective holds an object that cannot be pickled, such as an open file.
     """
-    with _REGISTRY:
-        by_name = cloudpickle.list_registry_pickle_by_value()
-        modules = [module for name, module in _not_importable() if name not in by_name]
-        for module in modules:
-            cloudpickle.register_pickle_by_value(module)
-        folders = [str(Path(folder).absolute()) for folder in sys.path if Path(folder).is_dir()]
-        script = (list(sys.argv), str(Path.cwd()) if Path().exists() else "", folders)
-        try:
-            for part in (script, objective):
-                _Pickler(file, protocol=5).dump(part)
-        except Exception as error:  # of any kind, from the parts of the objective
-            raise UsageError(
-                f"the objective cannot be sent to workers: {error}. Make such an object inside the "
-                'objective, or run trials in this process: dispatcher="inline"'
-            ) from None
-        finally:
-            for module in modules:
-                cloudpickle.unregister_pickle_by_value(module)
+    folders = [str(Path(folder).absolute()) for folder in sys.path if Path(folder).is_dir()]
+    script = (list(sys.argv), str(Path.cwd()) if Path().exists() else "", folders)
+    try:
+        for part in (script, objective):
+            _Pickler(file, protocol=5).dump(part)
+    except Exception as error:  # of any kind, from the parts of the objective
+        raise UsageError(
+            f"the objective cannot be sent to workers: {error}. Make such an object inside the "
+            'objective, or run trials in this process: dispatcher="inline"'
+        ) from None
 
 
 def read_objective(file: Any) -> Callable[[Any], Any]:
@@ -77,7 +67,7 @@ def read_objective(file: Any) -> Callable[[Any], Any]:
 
 
 def _reduce_cached(cached: Any) -> Any:
-    if cached.__module__ not in {"__main__", *cloudpickle.list_registry_pickle_by_value()}:
+    if cached.__module__ != "__main__":
         return cached.__reduce__()
     return _cached, (cached.__wrapped__, cached.cache_parameters())
 
@@ -104,17 +94,3 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
             CodeType: _reduce_code,
         }
     )
-
-
-def _not_importable() -> Iterator[tuple[str, ModuleType]]:
-    """The modules whose file another process with this `sys.path` does not find by their name."""
-    for name, module in sys.modules.copy().items():  # other threads import meanwhile
-        file = getattr(module, "__file__", None)
-        if name == "__main__" or file is None or file.startswith(_INSTALLED):
-            continue
-        path = getattr(sys.modules.get(name.rpartition(".")[0]), "__path__", None)
-        # `importlib.util.find_spec` would answer with the module itself.
-        specs = (finder.find_spec(name, path) for finder in sys.meta_path)
-        spec = next((spec for spec in specs if spec is not None), None)
-        if spec is None or spec.origin != file:
-            yield name, module

@@ -16,30 +16,21 @@ fails then, the hashes show the damage.
 """
 
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import psutil
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
-from torch.optim import Optimizer
 
 from search_spaces.hardware import memory_limit
-from workers.context import Context
-from workers.files import sealed
-from workers.files.arrays import StoredArray, write_arrays
 from workers.files.folder import Folder
-from workers.parallel.base import Strategy
-from workers.parallel.transfers import by_key
+from workers.files.sealed import newest_first, sealed, verified, write_arrays
 from workers.protocol import CHECKPOINTS
-from workers.ranks.process_group import value_of_rank_0
-from workers.workload import Trainable
 
 FORMAT = 1
 _FILES = ("model.safetensors", "optimizer.safetensors")
@@ -82,11 +73,13 @@ def save(
     Raises:
         OSError: the folder cannot be written; earlier checkpoints remain.
     """
-    draft = sealed.Draft(Folder(folder, CHECKPOINTS), update)
-    for name, tensors in zip(_FILES, checkpoint.flat(), strict=True):
-        draft.write(name, partial(write_tensors, tensors=tensors))
+    root = Folder(folder, CHECKPOINTS)
     facts = {"format": FORMAT, "update": update, "progress": checkpoint.progress}
-    return draft.finish(facts, keep=keep, wait=wait)
+    with sealed(root, update, facts, keep=keep, wait=wait) as draft:
+        for name, tensors in zip(_FILES, checkpoint.flat(), strict=True):
+            with draft.open(name, "wb") as file:
+                write_arrays(file, tensors)
+    return root.path / f"{update:08d}"
 
 
 def load(folder: Path, damaged: list[str] | None = None) -> Checkpoint | None:
@@ -96,21 +89,19 @@ def load(folder: Path, damaged: list[str] | None = None) -> Checkpoint | None:
         folder: the trial's folder.
         damaged: receives the names of newer checkpoints that are damaged.
     """
-    for files in sealed.newest_first(Folder(folder, CHECKPOINTS)):
-        manifest = sealed.verified(files, FORMAT, *_FILES)
+    for files in newest_first(Folder(folder, CHECKPOINTS)):
+        manifest = verified(files, FORMAT, *_FILES)
         if manifest and isinstance(manifest.get("progress"), dict):
             with suppress(OSError, SafetensorError):
                 model, moments = (load_file(files.file(name)) for name in _FILES)
-                return Checkpoint(model, by_key(moments), manifest["progress"])
+                found = Checkpoint(model, {}, manifest["progress"])
+                for text, tensor in moments.items():
+                    name, _, key = text.rpartition("|")
+                    found.optimizer.setdefault(key, {})[name] = tensor
+                return found
         if damaged is not None:
             damaged.append(files.path.name)
     return None
-
-
-def write_tensors(file: IO[bytes], tensors: Mapping[str, Tensor]) -> str:
-    """Write a safetensors file one tensor at a time, without a copy of all; return its sha256."""
-    arrays = {name: StoredArray.of_tensor(tensor) for name, tensor in tensors.items()}
-    return write_arrays(file, arrays)
 
 
 def writes_beside(device: torch.device) -> bool:
@@ -121,80 +112,7 @@ def writes_beside(device: torch.device) -> bool:
     return device.type == "cuda"
 
 
-class Saver:
-    """Writes and reads checkpoints on rank 0, as folders may not be shared; all ranks take part.
-
-    Args:
-        workload: translates the names of its parameters (`canonical`, `native`).
-        context: names the trial's folder.
-        strategy: gathers and scatters the tensors of the model.
-        optimizer: whose state is saved and overwritten.
-    """
-
-    def __init__(
-        self, workload: Trainable, context: Context, strategy: Strategy, optimizer: Optimizer
-    ) -> None:
-        self.workload = workload
-        self.context = context
-        self.strategy = strategy
-        self.optimizer = optimizer
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
-        self._writing: Future[None] | None = None
-
-    def save(self, update: int, progress: Mapping[str, Any], *, wait: bool, beside: bool) -> None:
-        """Write a checkpoint of this update; see `checkpoint.save`.
-
-        Args:
-            update, progress, wait: see `checkpoint.save`.
-            beside: whether a thread writes it while the training goes on, if it `writes_beside`.
-        """
-        self.finish()
-        canonical = self.workload.canonical
-        model = canonical(self.strategy.state())
-        moments = self.strategy.optimizer_state(self.optimizer)
-        if self.context.rank != 0:
-            return
-        found = {key: canonical(tensors) for key, tensors in moments.items()}
-        checkpoint = Checkpoint(model, found, progress)
-        if beside and writes_beside(self.strategy.device) and _has_room(checkpoint):
-            for tensors in (checkpoint.model, *checkpoint.optimizer.values()):
-                tensors.update({name: tensor.clone() for name, tensor in tensors.items()})
-            self._writing = self._thread.submit(self._write, update, checkpoint, wait)
-        else:
-            self._write(update, checkpoint, wait)
-
-    def _write(self, update: int, checkpoint: Checkpoint, wait: bool) -> None:
-        save(self.context.folder, update, checkpoint, wait=wait)
-        self.context.checkpointed()
-
-    def finish(self) -> None:
-        """Wait for the checkpoint that is being written.
-
-        Raises:
-            OSError: it could not be written; earlier checkpoints remain.
-        """
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            writing.result()
-
-    def load(self) -> Mapping[str, Any] | None:
-        """Load the newest sound checkpoint and return its progress; None if there is none."""
-        damaged: list[str] = []
-        leads = self.context.rank == 0
-        found = load(self.context.folder, damaged) if leads else None
-        if damaged:
-            self.context.details["damaged_checkpoints"] = damaged
-        progress: Mapping[str, Any] | None = value_of_rank_0(found.progress if found else None)
-        if progress is None:
-            return None
-        native = self.workload.native
-        self.strategy.load(native(found.model) if found else {})
-        moments = {k: native(tensors) for k, tensors in found.optimizer.items()} if found else {}
-        self.strategy.load_optimizer_state(self.optimizer, moments)
-        return progress
-
-
-def _has_room(checkpoint: Checkpoint) -> bool:
+def has_room(checkpoint: Checkpoint) -> bool:
     """Whether this machine's memory holds a copy of the tensors twice."""
     held = sum(tensor.nbytes for tensors in checkpoint.flat() for tensor in tensors.values())
     own = memory_limit() - psutil.Process().memory_info().rss  # in a container less is free

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from search_spaces.errors import UsageError
 from search_spaces.knobs import KNOBS, Option
 from search_spaces.knobs.parallelism import PARALLELISM, RANKS
 from search_spaces.knobs.table import (
-    ACCUMULATION,
     MOMENTUM,
     OPTIMIZER,
     PRECISION,
@@ -49,11 +47,10 @@ class Settings:
             for none.
         checkpoint_seconds, checkpoint_updates: the interval between checkpoints; one is always
             written at the end and at a pause.
-        profile_updates: updates that torch's profiler traces (`workers.device.profiling`); 0 for
+        profile_updates: updates that torch's profiler traces (`workers.device.precision`); 0 for
             none.
     """
 
-    accumulation: int = ACCUMULATION.unset
     clip_norm: float = 1.0
     train_seconds: float | None = None
     max_updates: int | None = None
@@ -64,10 +61,6 @@ class Settings:
     checkpoint_seconds: float | None = 60.0
     checkpoint_updates: int | None = None
     profile_updates: int = 0
-
-    def __post_init__(self) -> None:
-        if self.accumulation < 1:
-            raise UsageError(f"accumulation must be at least 1, got {self.accumulation}")
 
     @classmethod
     def of(cls, workload: Workload) -> Settings:
@@ -93,20 +86,16 @@ def trainer_options() -> dict[str, Any]:
 
     The value is that of an option that is neither tuned nor fixed.
     """
-    settings = {setting.name: setting.default for setting in fields(Settings)}
-    known = [PARALLELISM, RANKS, PRECISION, *RuntimeKnob.options, *OPTIMIZER_OPTIONS]
-    known += _strategy_options()
-    for knob in map(KNOBS.get, KNOBS.names()):
-        known += knob.options if knob.automatic else knob.on_request
-    return {**settings, **{option.name: option.unset for option in known}}
-
-
-def _strategy_options() -> list[Option]:
     from workers.parallel import STRATEGIES
     from workers.parallel.mesh import BACKEND
 
-    kinds = map(STRATEGIES.get, STRATEGIES.names())
-    return [BACKEND, *(option for kind in kinds for option in kind.options)]
+    settings = {setting.name: setting.default for setting in fields(Settings)}
+    known = [PARALLELISM, RANKS, PRECISION, BACKEND, *RuntimeKnob.options, *OPTIMIZER_OPTIONS]
+    for kind in map(STRATEGIES.get, STRATEGIES.names()):
+        known += kind.options
+    for knob in map(KNOBS.get, KNOBS.names()):
+        known += knob.options if knob.automatic else knob.on_request
+    return {**settings, **{option.name: option.unset for option in known}}
 
 
 def options(workload: Workload) -> Mapping[str, Any]:

@@ -2,11 +2,13 @@
 
 import functools
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
+from itertools import count
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils.checkpoint import (
     CheckpointPolicy,
     checkpoint,
@@ -26,14 +28,12 @@ from search_spaces.knobs.table import (
     MEMORY_FORMAT,
     PRECISION,
     RECORDS_GRAPHS,
+    SPARSE_GRADIENTS,
     THREADS,
 )
-from workers.device.compilation import compile_module
 from workers.device.peak_memory import allocate_by
-from workers.device.precision import matmul_precision, weights_in
+from workers.device.precision import compile_module, matmul_precision, weights_in
 from workers.workload import ParallelPlan, Trainable
-
-from .optimizers import look_up_sparsely
 
 NEEDS_BLOCKS = (
     "needs the blocks of the model, and it has no module list: name them, as in "
@@ -89,19 +89,22 @@ def build_model(
     Args:
         workload: whose model is built.
         values: of every option of the trial.
-        device: of the model. "meta": tensors have shapes and no memory; the model lies on the CPU
-            after all if it cannot be built like that.
+        device: of the model.
         seed: of the weights.
+
+    Raises:
+        UsageError: the plan lacks what an option needs.
     """
     torch.manual_seed(seed)
     with weights_in("fp32"):  # the same numbers under every precision
-        model = _without_memory(workload) if device.type == "meta" else None
-        if model is None:
-            model = workload.build_model()
-            device = torch.device("cpu") if device.type == "meta" else device
+        model = workload.build_model()
     model.to(device, torch.get_default_dtype())
     plan = workload.plan(model)
-    look_up_sparsely(model, plan.embeddings, values)
+    if SPARSE_GRADIENTS.value(values):
+        if not plan.embeddings:
+            raise UsageError("sparse_gradients needs a workload whose plan names embeddings")
+        for name in plan.embeddings:
+            model.get_submodule(name).sparse = True  # type: ignore[assignment]
     arrange(model, plan, values)
     return model.train()
 
@@ -117,11 +120,12 @@ def arrange(model: nn.Module, plan: ParallelPlan, values: Mapping[str, Any]) -> 
     Raises:
         UsageError: the plan lacks what an option needs.
     """
-    channels_last = MEMORY_FORMAT.value(values) == "channels_last"
-    memory_format = torch.channels_last if channels_last else torch.contiguous_format
+    last = MEMORY_FORMAT.value(values) == "channels_last"
     for parameter in model.parameters():
         if parameter.ndim == 4:
-            parameter.data = parameter.data.contiguous(memory_format=memory_format)
+            parameter.data = parameter.data.contiguous(
+                memory_format=torch.channels_last if last else torch.contiguous_format
+            )
     for name in KNOBS.names():
         KNOBS.get(name)().change(model, values)
     recompute(model, plan.layers, values)
@@ -155,11 +159,10 @@ def compile_model(model: nn.Module, layers: tuple[str, ...], values: Mapping[str
     mode = COMPILE.value(values)
     if mode == "off":
         return
-    accumulation = ACCUMULATION.value(values)
-    if mode in RECORDS_GRAPHS and accumulation > 1:
+    if mode in RECORDS_GRAPHS and ACCUMULATION.value(values) > 1:
         raise UsageError(
             f"compile {mode!r} records CUDA graphs, which cannot accumulate gradients: "
-            f"accumulation must be 1, got {accumulation}"
+            f"accumulation must be 1, got {ACCUMULATION.value(values)}"
         )
     parts = [model]
     if COMPILE_SCOPE.value(values) == "layers":
@@ -168,20 +171,6 @@ def compile_model(model: nn.Module, layers: tuple[str, ...], values: Mapping[str
         parts = [model.get_submodule(name) for name in layers]
     for part in parts:
         compile_module(part, mode)
-
-
-def _without_memory(workload: Trainable) -> nn.Module | None:
-    """The model on the meta device; None if it cannot be built there.
-
-    A tensor that is neither a parameter nor a buffer would remain without memory.
-    """
-    try:
-        with torch.device("meta"):
-            model = workload.build_model()
-    except Exception:  # such as a number read from a weight; if the model is wrong, the CPU says so
-        return None
-    attributes = (value for module in model.modules() for value in vars(module).values())
-    return None if any(isinstance(value, torch.Tensor) for value in attributes) else model
 
 
 def recompute(model: nn.Module, layers: tuple[str, ...], values: Mapping[str, Any]) -> None:
@@ -220,31 +209,16 @@ def _recomputed(
     """
     if not torch.is_grad_enabled():
         return forward(*args, **kwargs)
-    own = [module._buffers for module in layer.modules() if module.training and module._buffers]
-    if torch.compiler.is_compiling() or not own:  # a compiler records changes once
+    before = {name: one.clone() for name, one in layer.named_buffers()} if layer.training else {}
+    if torch.compiler.is_compiling() or not before:  # a compiler records changes once
         return checkpoint(forward, *args, **options, **kwargs)
-    before = [_cloned(buffers) for buffers in own]
-    again = False
+    passes = count()
 
     def compute(*args: Any, **kwargs: Any) -> Any:
-        nonlocal again
-        present = [dict(buffers) for buffers in own]
-        if again:
-            for buffers, old in zip(own, before, strict=True):
-                buffers.update(old)
-        try:
+        with _reparametrize_module(layer, before) if next(passes) else nullcontext():
             return forward(*args, **kwargs)
-        finally:
-            if again:
-                for buffers, new in zip(own, present, strict=True):
-                    buffers.update(new)
-            again = True
 
     return checkpoint(compute, *args, **options, **kwargs)
-
-
-def _cloned(buffers: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: None if one is None else one.clone() for name, one in buffers.items()}
 
 
 def _policy(context: Any, operation: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:

@@ -7,44 +7,52 @@ is set anew before each update.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, suppress
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from copy import deepcopy
+from dataclasses import dataclass
 from functools import partial
 from statistics import median
 from typing import Any
 
 import torch
+import torch.distributed as dist
+from torch import nn
 
-from search_spaces.errors import TrialFailure
+from search_spaces.errors import DataError, TrialFailure
 from search_spaces.knobs.parallelism import PARALLELISM
 from search_spaces.knobs.table import (
+    ACCUMULATION,
     COMPILE,
     LOADER_WORKERS,
     PRECISION,
     PREFETCH,
     RECORDS_GRAPHS,
 )
-from workers.context import Context
-from workers.data.batch import BatchShare
+from workers.context import Context, Stopped
+from workers.data.batch import Batch, BatchShare
 from workers.device.peak_memory import PeakMemory, nbytes, trim
-from workers.device.precision import Precision
-from workers.device.profiling import profiling
+from workers.device.precision import Precision, profiling
 from workers.parallel import STRATEGIES
+from workers.parallel.base import Strategy
 from workers.parallel.mesh import BACKEND, Mesh
-from workers.parallel.transfers import own_part
-from workers.ranks.process_group import connect, disconnect
-from workers.workload import Trainable
+from workers.parallel.transfers import sent
+from workers.protocol import StopRequest
+from workers.ranks.process_group import connect, disconnect, side_group, value_of_rank_0
+from workers.workload import SharedEvaluation, Trainable
 
-from .batches import BatchPosition, ahead, shares
-from .checkpoint import Saver
-from .control import Clock, Control, Every, Orders, Window
-from .evaluation import ValidationRunner
-from .optimizers import build_optimizer
+from . import checkpoint
+from .optimizers import ClippedStep, DeferredNumbers, build_optimizer
 from .settings import SPEED_WINDOWS, Settings, options
 from .setup import build_model, compiles_by_shape, switches
-from .step import ClippedStep, DeferredNumbers
 
+Item = tuple[tuple[int, int], BatchShare]  # the epoch, the index in it, and what a rank computes
 _TRIM_UPDATES = 16
+_POLL_SECONDS = 0.2
+_REQUESTS = tuple(StopRequest)
 
 
 def train(workload: Trainable, context: Context) -> dict[str, float]:
@@ -76,6 +84,49 @@ def train(workload: Trainable, context: Context) -> dict[str, float]:
         return trainer.run()
 
 
+@dataclass
+class Window:
+    """Sums over the updates since the last report.
+
+    Args:
+        begun: training seconds of all attempts when the window began.
+        updates, items: their numbers since then; losses: sum of their mean losses.
+    """
+
+    begun: float = 0.0
+    updates: int = 0
+    items: float = 0.0
+    losses: float = 0.0
+
+    def metrics(self, now: float) -> dict[str, float]:
+        """Mean loss and speed, where `now` is in training seconds; empty before an update."""
+        if not self.updates:
+            return {}
+        seconds = max(now - self.begun, 1e-9)
+        return {
+            "train_loss": self.losses / self.updates,
+            "items_per_second": self.items / seconds,
+            "seconds_per_update": seconds / self.updates,
+        }
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What to do before the next update.
+
+    Args:
+        stop: ends the attempt, with a checkpoint.
+        finish: a limit is reached: the attempt is complete.
+        out_of_memory: a rank has exceeded its limit.
+    """
+
+    stop: StopRequest | None = None
+    finish: bool = False
+    evaluate: bool = False
+    save: bool = False
+    out_of_memory: bool = False
+
+
 class Trainer:
     """One rank's part in the training of one trial."""
 
@@ -91,27 +142,22 @@ class Trainer:
         mesh = Mesh(context.rank, context.world_size, **kind.degrees(context.world_size, values))
         self.strategy = kind(mesh, workload, self.device, values)
         model = build_model(workload, values, self.strategy.build_device, context.seed)
-        plan = workload.plan(model)
+        embeddings = workload.plan(model).embeddings
         self.strategy.wrap(model)
-        parameters = self.strategy.parameters()
-        self.optimizer = build_optimizer(parameters, values, workload.outer, plan.embeddings)
-        self.saver = Saver(workload, context, self.strategy, self.optimizer)
-        self.control = Control(context)
-        self.validation = ValidationRunner(workload, context, self.strategy, self.precision)
-        self.clock = Clock(context.assignment.previous_seconds)
-        self.evaluations = Every(settings.evaluate_seconds, settings.evaluate_updates)
-        self.checkpoints = Every(settings.checkpoint_seconds, settings.checkpoint_updates)
-        self.position = BatchPosition()
+        self.optimizer = build_optimizer(self.strategy.parameters(), values, embeddings)
+        self.writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self.writing: Future[None] | None = None
+        self.step = ClippedStep(self.strategy, self.optimizer, self.precision, settings.clip_norm)
+        self.numbers = DeferredNumbers()
+        self.before = self.seconds = context.assignment.previous_seconds  # of training
+        self.position = (0, 0)
         self.updates = 0
         self.skipped = 0
+        self.counted = 0  # the updates whose losses the ranks have summed
         self.metrics: dict[str, float] = {}
-        self.window = Window(self.clock.total)
-        self.saved = (self.clock.total, 0)  # the clock and the updates at the last checkpoint
-        self.trace_step: Callable[[], None] = lambda: None  # the profiler's, if updates are traced
+        self.window = Window(self.seconds)
+        self.saved = (self.seconds, 0)  # and the updates, at the last checkpoint
         self.speeds: list[float] = []  # of the windows of `speed_updates`
-        self.step = ClippedStep(self.strategy, self.optimizer, self.precision, settings.clip_norm)
-        self.numbers = DeferredNumbers(self.step.on_device)
-        self.counted_updates = 0  # the update up to which ranks have counted their losses
 
     def run(self) -> dict[str, float]:
         """Train to the end."""
@@ -119,7 +165,7 @@ class Trainer:
             self._restore()
         share_of = partial(
             self.strategy.share_of,
-            accumulation=self.settings.accumulation,
+            accumulation=ACCUMULATION.value(self.values),
             bucketed=compiles_by_shape(self.values, self.device.type),
         )
         source = shares(self.workload, self.position, self.settings.max_epochs, share_of)
@@ -128,129 +174,116 @@ class Trainer:
             loaders = int(self.device.type == "cuda" and self.context.assignment.threads > 1)
         depth = PREFETCH.value(self.values) if loaders else 0
         traced = profiling(self.settings.profile_updates, self.context.files, self.context.rank)
-        with ahead(source, self.device, depth) as ready, traced as self.trace_step:
-            return self._loop(ready)
-
-    def _loop(self, source: Iterator[tuple[BatchPosition, BatchShare]]) -> dict[str, float]:
-        item: tuple[BatchPosition, BatchShare] | None = None
-        while True:
-            with self.clock:
-                item = item or next(source, None)
-                orders = self._agreed(item is None)
-            if orders.stop:
-                self.context.accept_stop(orders.stop)
-                self._save(wait=False, beside=False)
-                return self.metrics
-            if orders.evaluate or orders.finish:
-                self._report()
-            if orders.save or orders.finish:
-                self._save(beside=not orders.finish)
-            if orders.finish:
-                return self.metrics
-            if orders.acts:
-                self.control.meet_next()
-            # After an evaluation, agree once more: a request to stop may have ended it early.
-            if item and not orders.evaluate:
-                with self.clock:
-                    self._update(*item)
-                self.trace_step()
-                item = None
-                if self._speed_known():
+        with ahead(source, self.device, depth) as ready, traced as trace_step:
+            item: Item | None = None
+            while True:
+                with self._clock():
+                    item = item or next(ready, None)
+                    orders = self._orders(exhausted=item is None)
+                if orders.stop:
+                    self.context.accept_stop(orders.stop)
+                    self._save(wait=False)
                     return self.metrics
+                if orders.evaluate or orders.finish:
+                    self._report()
+                if orders.save or orders.finish:
+                    self._save(beside=not orders.finish)
+                if orders.finish:
+                    return self.metrics
+                # After an evaluation, agree once more: a request to stop may have ended it early.
+                if item and not orders.evaluate:
+                    with self._clock():
+                        self._update(*item)
+                    trace_step()
+                    item = None
+                    if self._speed_known():
+                        return self.metrics
 
-    def _agreed(self, exhausted: bool) -> Orders:
-        """What all ranks do next: another update unless they have agreed on something else."""
-        full = self.settings.max_updates is not None and self.updates >= self.settings.max_updates
-        evaluates = self.evaluations.due(0.0, self.window.updates)
-        saves = self.checkpoints.due(0.0, self.updates - self.saved[1])
-        if not self.control.due(exhausted or full or evaluates or saves):
-            return Orders()
-        orders = self.control.agree(self._proposal(exhausted), self._shares())
-        self._check(orders)
-        if orders.acts:  # reports and checkpoints take in the newest update
-            self._count(self.control.sums(self._shares(newest=True)))
+    @contextmanager
+    def _clock(self) -> Iterator[None]:
+        begun = time.perf_counter()
+        yield
+        self.seconds += time.perf_counter() - begun
+
+    def _orders(self, *, exhausted: bool) -> Orders:
+        """What all ranks do next; an update if it is nothing else."""
+        settings, seconds = self.settings, self.seconds
+        limits = (settings.train_seconds, self.context.assignment.limits.train_seconds)
+        full = settings.max_updates is not None and self.updates >= settings.max_updates
+        own = Orders(
+            stop=self.context.stop_requested(),
+            finish=exhausted or full or any(x is not None and seconds >= x for x in limits),
+            evaluate=_over(seconds - self.window.begun, settings.evaluate_seconds)
+            or _over(self.window.updates, settings.evaluate_updates),
+            save=_over(seconds - self.saved[0], settings.checkpoint_seconds)
+            or _over(self.updates - self.saved[1], settings.checkpoint_updates),
+            out_of_memory=self.context.memory_exceeded(),
+        )
+        orders, losses = agreed(own, self._losses())
+        self._count(losses)
+        if orders.out_of_memory:
+            limit = self.context.assignment.limits.memory_bytes
+            raise TrialFailure("out_of_memory", f"a rank used more than its limit of {limit} bytes")
+        if orders != Orders():  # reports and checkpoints take in the newest update
+            self._count(summed(self._losses(newest=True)))
         return orders
 
-    def _shares(self, *, newest: bool = False) -> list[float]:
+    def _losses(self, *, newest: bool = False) -> list[float]:
         """This rank's shares of the mean losses that were not counted yet."""
         numbers = self.numbers.take(newest=newest)
         self.skipped += sum(not finite for _, finite in numbers)
         return [share for share, _ in numbers]
 
-    def _proposal(self, exhausted: bool) -> Orders:
-        """The orders that this rank proposes; only rank 0's clock and requests count."""
-        seconds = self.clock.total
-        settings = self.settings
-        limits = [settings.train_seconds, self.context.assignment.limits.train_seconds]
-        out_of_time = any(limit is not None and seconds >= limit for limit in limits)
-        full = settings.max_updates is not None and self.updates >= settings.max_updates
-        return Orders(
-            stop=self.context.stop_requested(),
-            finish=out_of_time or full or exhausted,
-            evaluate=self.evaluations.due(seconds - self.window.begun, self.window.updates),
-            save=self.checkpoints.due(seconds - self.saved[0], self.updates - self.saved[1]),
-            out_of_memory=self.context.memory_exceeded(),
-        )
-
-    def _check(self, orders: Orders) -> None:
-        if orders.out_of_memory:
-            limit = self.context.assignment.limits.memory_bytes
-            raise TrialFailure("out_of_memory", f"a rank used more than its limit of {limit} bytes")
-        self._count(orders.losses)
-
     def _count(self, losses: Iterable[float]) -> None:
         """Take the mean losses of further updates in."""
         for loss in losses:
-            self.counted_updates += 1
+            self.counted += 1
             if not math.isfinite(loss):
                 raise TrialFailure(
-                    "non_finite", f"the training loss is {loss} at update {self.counted_updates}"
+                    "non_finite", f"the training loss is {loss} at update {self.counted}"
                 )
             self.window.losses += loss
 
-    def _update(self, position: BatchPosition, share: BatchShare) -> None:
+    def _update(self, position: tuple[int, int], share: BatchShare) -> None:
         """Update the weights by one global batch."""
         self.updates += 1
-        tensor_degree = self.strategy.mesh.tensor
         # Ranks that share a product draw the same numbers, and a resumed run draws them again.
         seed = (self.context.seed * 1_000_003 + self.updates) * 4_099
-        torch.manual_seed(seed + self.context.rank // tensor_degree)
+        torch.manual_seed(seed + self.context.rank // self.strategy.mesh.tensor)
         for group in self.optimizer.param_groups:
             group["lr"] = self.workload.learning_rate(self.updates)
         self.optimizer.zero_grad(set_to_none=True)
-        share.ready()
         if COMPILE.value(self.values) in RECORDS_GRAPHS:
             # The outputs of the last update may be replaced.
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         loss = self.strategy.gradients(share, self.precision)
         self.numbers.add(loss, self.step())
-        self.window.count(share.weight)
+        self.window.updates += 1
+        self.window.items += share.weight
         if self.device.type == "cpu" and self.updates % _TRIM_UPDATES == 0:
             trim()  # the free blocks that batches of other shapes left exceed the memory in use
-        self.position = BatchPosition(position.epoch, position.index + 1)
+        self.position = (position[0], position[1] + 1)
 
     def _report(self) -> None:
         """Evaluate and report on rank 0; evaluation is not training time."""
-        evaluated = self.validation.evaluate()
+        evaluated = evaluate(self.workload, self.context, self.strategy, self.precision)
         if self.context.rank == 0:
             self.metrics |= {
                 **(evaluated or {}),
-                **self.window.metrics(self.clock.total),
+                **self.window.metrics(self.seconds),
                 "updates": float(self.updates),
-                "epoch": float(self.position.epoch),
+                "epoch": float(self.position[0]),
                 "learning_rate": float(self.optimizer.param_groups[0]["lr"]),
                 "skipped_updates": float(self.skipped),
-                "train_seconds": self.clock.total,
+                "train_seconds": self.seconds,
             }
-            if evaluated is not None:
-                seconds = self.clock.total - self.context.assignment.previous_seconds
-                self.context.emit(self.updates, self.metrics, seconds)
-            # A request counts only if it ended the evaluation early.
-            self.context.accept_stop(
-                None if evaluated is not None else self.context.stop_requested()
-            )
+            if evaluated is None:  # a request counts only if it ended the evaluation early
+                self.context.accept_stop(self.context.stop_requested())
+            else:
+                self.context.accept_stop(None)
+                self.context.emit(self.updates, self.metrics, self.seconds - self.before)
         if evaluated is not None:
-            self.window = Window(self.clock.total)
+            self.window = Window(self.seconds)
 
     def _speed_known(self) -> bool:
         """Report a window of `speed_updates` that has ended; whether it was the last of all.
@@ -260,76 +293,273 @@ class Trainer:
         each = self.settings.speed_updates
         if not each or self.updates % each:
             return False
-        with self.clock:
+        with self._clock():
             if self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)
-        last = self.updates == (SPEED_WINDOWS + 1) * each
         if self.updates > each and self.context.rank == 0:
-            speed = self.window.items_per_second(self.clock.total)
+            speed = self.window.metrics(self.seconds)["items_per_second"]
             self.speeds.append(speed)
             found = {
-                "items_per_second": median(self.speeds) if last else speed,
+                "items_per_second": speed,
                 "peak_memory_bytes": float(self.memory.bytes()),
                 "updates": float(self.updates),
             }
-            self.metrics |= found
-            seconds = self.clock.total - self.context.assignment.previous_seconds
-            self.context.emit(self.updates, {**found, "items_per_second": speed}, seconds)
-        self.window = Window(self.clock.total)
-        return last
+            self.context.emit(self.updates, found, self.seconds - self.before)
+            self.metrics |= {**found, "items_per_second": median(self.speeds)}
+        self.window = Window(self.seconds)
+        return self.updates == (SPEED_WINDOWS + 1) * each
 
-    def _save(self, *, wait: bool = True, beside: bool) -> None:
+    def _save(self, *, wait: bool = True, beside: bool = False) -> None:
+        """Write a checkpoint on rank 0, as folders may not be shared; all ranks take part.
+
+        Args:
+            wait: until it is on disk.
+            beside: whether a thread writes it while the training goes on, if there is room.
+        """
+        self._finish_writing()
         self.optimizer.zero_grad(set_to_none=True)
-        self.saved = (self.clock.total, self.updates)
-        self.saver.save(self.updates, self._progress(), wait=wait, beside=beside)
-
-    def _progress(self) -> dict[str, Any]:
+        self.saved = (self.seconds, self.updates)
+        state = self.strategy.state(self.optimizer)
+        if self.context.rank:
+            return
+        found = {kind: self.workload.canonical(tensors) for kind, tensors in state.items()}
         scaler = self.precision.scaler
-        return {
-            "epoch": self.position.epoch,
-            "index": self.position.index,
+        progress = {
+            "position": self.position,
             "updates": self.updates,
             "skipped": self.skipped,
-            "seconds": self.clock.total,
-            "window": {**vars(self.window), "begun": self.clock.total - self.window.begun},
+            "seconds": self.seconds,
+            "window": {**vars(self.window), "begun": self.seconds - self.window.begun},
             "scaler": scaler.state() if scaler else None,
             "metrics": {key: value for key, value in self.metrics.items() if math.isfinite(value)},
             "workload": self.workload.name,
             "params": dict(self.context.params),
         }
+        whole = checkpoint.Checkpoint(found.pop(""), found, progress)
+        if beside and checkpoint.writes_beside(self.device) and checkpoint.has_room(whole):
+            self.writing = self.writer.submit(self._write, self.updates, deepcopy(whole), wait)
+        else:
+            self._write(self.updates, whole, wait)
+
+    def _write(self, update: int, whole: checkpoint.Checkpoint, wait: bool) -> None:
+        checkpoint.save(self.context.folder, update, whole, wait=wait)
+        self.context.checkpointed()
+
+    def _finish_writing(self) -> None:
+        """Wait for the checkpoint that is being written; OSError if it could not be."""
+        writing, self.writing = self.writing, None
+        if writing is not None:
+            writing.result()
 
     def _restore(self) -> None:
         """Go on from the newest sound checkpoint."""
-        progress = self.saver.load()
+        damaged: list[str] = []
+        leads = self.context.rank == 0
+        found = checkpoint.load(self.context.folder, damaged) if leads else None
+        if damaged:
+            self.context.details["damaged_checkpoints"] = damaged
+        progress = value_of_rank_0(found.progress if found else None)
         if progress is None:
             return
-        self.position = BatchPosition(progress["epoch"], progress["index"])
-        self.updates = self.counted_updates = progress["updates"]
+        state = {"": found.model, **found.optimizer} if found else {}
+        native = {kind: self.workload.native(tensors) for kind, tensors in state.items()}
+        self.strategy.load(native, self.optimizer)
+        self.position = tuple(progress["position"])
+        self.updates = self.counted = progress["updates"]
         self.skipped = progress["skipped"]
-        self.metrics = dict(progress["metrics"]) if self.context.rank == 0 else {}
-        self.clock.previous = max(self.clock.previous, progress["seconds"])
-        self.saved = (self.clock.total, self.updates)
-        begun = self.clock.total - progress["window"]["begun"]
+        self.metrics = dict(progress["metrics"]) if leads else {}
+        self.seconds = max(self.seconds, progress["seconds"])
+        self.saved = (self.seconds, self.updates)
+        begun = self.seconds - progress["window"]["begun"]
         self.window = Window(**{**progress["window"], "begun": begun})
         if self.precision.scaler and progress["scaler"]:
             self.precision.scaler.load(progress["scaler"])
 
     def _state_bytes(self, parameter: torch.Tensor) -> int:
         """Bytes of the optimizer state of a parameter on this rank."""
-        values = own_part(self.optimizer).state.get(parameter, {}).values()
+        values = self.optimizer.state.get(parameter, {}).values()
         return sum(nbytes(value) for value in values if isinstance(value, torch.Tensor))
 
     def close(self, failed: bool) -> None:
         """Add counts and memory to the details of the outcome, and free the strategy."""
-        parameters = list(self.strategy.parameters().values())
+        parameters = self.strategy.parameters()
         self.context.details["skipped_updates"] = self.skipped
         self.context.details["state_bytes"] = {
-            "parameters": sum(map(nbytes, parameters)),
-            "optimizer": sum(map(self._state_bytes, parameters)),
+            "parameters": sum(map(nbytes, parameters.values())),
+            "optimizer": sum(map(self._state_bytes, parameters.values())),
         }
         with suppress(Exception):  # a training that ends in order has waited before
-            self.saver.finish()
-        table = self.strategy.memory_by_module(self._state_bytes)
-        if table is not None:
+            self._finish_writing()
+        if recorded := self.strategy.contributions:
+            table = recorded.table(parameters, self._state_bytes)
             self.context.details["memory_by_module_bytes"] = table
         self.strategy.close(failed)
+
+
+def _over(number: float, limit: float | None) -> bool:
+    return limit is not None and number >= limit
+
+
+def agreed(own: Orders, losses: Sequence[float]) -> tuple[Orders, list[float]]:
+    """The same orders on every rank, by one small all-reduce on the CPU, so that none acts alone.
+
+    Rank 0 decides, but any rank can stop the attempt or report that it is out of memory.
+
+    Args:
+        own: the orders that this rank would follow alone.
+        losses: this rank's shares of the mean losses of updates, as many on every rank.
+
+    Returns:
+        The orders, and the mean losses over all ranks.
+    """
+    decides = not dist.is_initialized() or dist.get_rank() == 0
+    stops = [own.stop is request for request in _REQUESTS]
+    flags = [decides and own.finish, decides and own.evaluate, decides and own.save]
+    found = summed([*map(float, (*stops, *flags, own.out_of_memory)), *losses])
+    given = [count > 0 for count in found[: len(stops) + 4]]
+    stop = next((r for r, asked in zip(_REQUESTS, given, strict=False) if asked), None)
+    return Orders(stop, *given[len(stops) :]), found[len(given) :]
+
+
+def summed(numbers: Sequence[float]) -> list[float]:
+    """The sum of each number over all ranks."""
+    tensor = torch.tensor(numbers, dtype=torch.float64)
+    if dist.is_initialized():
+        dist.all_reduce(tensor, group=side_group())
+    found: list[float] = tensor.tolist()
+    return found
+
+
+def shares(
+    workload: Trainable,
+    start: tuple[int, int],
+    max_epochs: int | None,
+    share_of: Callable[[Batch], BatchShare],
+) -> Iterator[Item]:
+    """This rank's share of every batch from `start` on, with the position of the batch.
+
+    Args:
+        workload: makes the batches.
+        start: the epoch of the first batch and its index in the epoch, both from 0.
+        max_epochs: None for no end.
+        share_of: see `Strategy.share_of`.
+
+    Raises:
+        DataError: an epoch has no batch.
+    """
+    epoch, begin = start
+    while max_epochs is None or epoch < max_epochs:
+        index = 0
+        for index, batch in enumerate(workload.train_batches_from(epoch, begin), begin + 1):
+            yield (epoch, index - 1), share_of(batch)
+        if index == begin == 0:
+            raise DataError(f"workload {workload.name!r} has no training batch in epoch {epoch}")
+        epoch, begin = epoch + 1, 0
+
+
+@contextmanager
+def ahead(source: Iterator[Item], device: torch.device, depth: int) -> Iterator[Iterator[Item]]:
+    """The same shares, in page-locked memory for a GPU: from other memory a copy makes it wait.
+
+    Args:
+        source: shares on the CPU.
+        device: that computes.
+        depth: how many a thread prepares ahead; 0 for no thread.
+    """
+    if device.type == "cuda":
+        source = ((place, share.each(torch.Tensor.pin_memory)) for place, share in source)
+    if not depth:
+        yield source
+        return
+    pool = ThreadPoolExecutor(1)
+    waiting = deque(pool.submit(next, source, None) for _ in range(depth))
+
+    def ready() -> Item | None:
+        """An error of the thread is raised at the position of the failed batch."""
+        waiting.append(pool.submit(next, source, None))
+        return waiting.popleft().result()
+
+    try:
+        yield iter(ready, None)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def evaluate(
+    workload: Trainable, context: Context, strategy: Strategy, precision: Precision
+) -> dict[str, float] | None:
+    """Call the workload's evaluation; give up within a second if the attempt is asked to stop.
+
+    If ranks hold parts of the model, each rank that evaluates builds a whole model, which it
+    receives one tensor at a time and frees afterwards.
+
+    Args:
+        workload: whose `evaluate`, or `evaluate_share` and `combine`, are called.
+        context: asked about requests to stop.
+        strategy: holds the model.
+        precision: the model is called under its autocast.
+
+    Returns:
+        Metrics on rank 0; empty on other ranks; None if asked to stop.
+    """
+    kind: Any = workload
+    share = type(kind).evaluate is SharedEvaluation.evaluate
+    evaluates = share or context.rank == 0
+    model = _whole_model(workload, strategy, evaluates=evaluates)
+    found: Any = None
+    if evaluates:
+        with suppress(Stopped), _evaluating(model, workload, context), precision.autocast():
+            if share:
+                found = kind.evaluate_share(
+                    model, strategy.device, context.rank, context.world_size
+                )
+            else:
+                found = kind.evaluate(model, strategy.device)
+    if share:
+        shares = [found] * context.world_size
+        if context.world_size > 1:
+            dist.all_gather_object(shares, found, group=side_group())
+        found = None if any(one is None for one in shares) else kind.combine(shares)
+    if context.rank:
+        return {}
+    return None if found is None else {key: float(value) for key, value in found.items()}
+
+
+def _whole_model(workload: Trainable, strategy: Strategy, *, evaluates: bool) -> nn.Module:
+    """The whole model, on the ranks that evaluate."""
+    if strategy.replicated:
+        return strategy.plain
+    model = workload.build_model().to(strategy.device) if evaluates else nn.Module()
+    held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    with torch.no_grad():
+        for name, whole in sent(strategy.state()[""]):
+            if name in held:
+                held[name].copy_(whole)
+    return model
+
+
+@contextmanager
+def _evaluating(model: nn.Module, workload: Trainable, context: Context) -> Iterator[None]:
+    """The model in eval mode, looking for a request to stop in each of its calls."""
+
+    asked = 0.0
+
+    def poll(module: nn.Module, arguments: Any) -> None:
+        nonlocal asked
+        if time.monotonic() - asked > _POLL_SECONDS:
+            asked = time.monotonic()
+            context.check_stop()
+
+    # A long evaluation keeps calling the model, its parts or its layers.
+    layers = map(model.get_submodule, workload.plan(model).layers)
+    hooked = dict.fromkeys([model, *model.children(), *layers])
+    handles = [module.register_forward_pre_hook(poll) for module in hooked]
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(training)
+        for handle in handles:
+            handle.remove()

@@ -41,7 +41,6 @@ class Classifier(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
         Metric("test_accuracy", "maximize"),
         *TRAINING_METRICS,
     )
-    only_calls: ClassVar[bool] = True
     defaults: ClassVar[Mapping[str, Any]] = {
         "validation": 0.1,
         "test": True,

@@ -1,24 +1,15 @@
 """An attempt on Ray actors: what Ray has to wait for, and how the errors of Ray are explained."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import ray
 
-from automl.dispatch.gangs import Message
-from workers.protocol import Assignment, Cause, Death, Event, Outcome, StopRequest
-from workers.runtime.child import TAKE_SECONDS
+from automl.dispatch.local import Message
+from workers.protocol import Assignment, Cause, Death, StopRequest
 from workers.runtime.gang import Gang
-
-
-@dataclass(frozen=True)
-class RayWorker:
-    """A worker: its actor, and the id and kind (see `nodes.kind_of`) of its node."""
-
-    actor: Any
-    node: str
-    kind: str
+from workers.runtime.parent import TAKE_SECONDS
 
 
 class RayAttempt:
@@ -26,7 +17,7 @@ class RayAttempt:
 
     Args:
         assignment: the attempt.
-        workers: one for each rank.
+        actors: of the worker of each rank; nodes: their ids.
 
     Attributes:
         gang: decides on the outcome.
@@ -34,22 +25,19 @@ class RayAttempt:
         refs: the objects that Ray has to wait for; give each that is ready to `receive`.
     """
 
-    def __init__(self, assignment: Assignment, workers: Sequence[RayWorker]) -> None:
+    def __init__(
+        self, assignment: Assignment, actors: Sequence[Any], nodes: Collection[str]
+    ) -> None:
         self.refs: dict[Any, int] = {}
         self.lost: set[int] = set()
         self._label, self.key = assignment.label, (assignment.trial, assignment.attempt)
-        self._workers = workers
+        self._actors = actors
         self._mail: dict[int, Any] = {}
-        self._meeting = self._rendezvous()
-        handles = [_Rank(self, worker.actor) for worker in workers]
+        self.meeting = self._rendezvous(nodes)
+        handles = [_Rank(self, actor) for actor in actors]
         self.gang = Gang(assignment, handles, rendezvous="of Ray")
-        for rank in range(len(workers)):
+        for rank in range(len(actors)):
             self._take(rank)
-
-    def begin(self, actor: Any, assignment: Assignment, rank: int) -> None:
-        """Begin to run a rank."""
-        run = actor.run.options(name=self._label)
-        self.refs[run.remote(assignment, rank, self._meeting)] = rank
 
     def receive(self, ref: Any) -> Iterator[Message]:
         """What one of `refs` tells, once it is ready."""
@@ -67,38 +55,32 @@ class RayAttempt:
         if self.gang.is_running(rank):
             self._take(rank)
 
-    def placed(self, event: Event) -> Event:
-        """The event; an outcome tells the kinds of the nodes, joined by `+`."""
-        kinds = sorted({worker.kind for worker in self._workers} - {""})
-        if not isinstance(event, Outcome) or not kinds:
-            return event
-        return replace(event, node_kind="+".join(kinds))
-
     def _take(self, rank: int) -> None:
         # No task events: the dashboard's list of tasks is for attempts.
-        take = self._workers[rank].actor.take.options(
+        take = self._actors[rank].take.options(
             name=self._label, concurrency_group="mail", enable_task_events=False
         )
         self._mail[rank] = ref = take.remote(*self.key, TAKE_SECONDS)
         self.refs[ref] = rank
 
-    def _rendezvous(self) -> Any:
+    def _rendezvous(self, nodes: Collection[str]) -> Any:
         """The address that rank 0's worker will open for the others; nobody waits for it here."""
-        if len(self._workers) == 1:
+        if len(self._actors) == 1:
             return ""
-        address = self._workers[0].actor.address.options(concurrency_group="control")
-        return address.remote(on_one_node=len({worker.node for worker in self._workers}) == 1)
+        address = self._actors[0].address.options(concurrency_group="control")
+        return address.remote(on_one_node=len(set(nodes)) == 1)
 
 
 @dataclass(frozen=True)
 class _Rank:
-    """The `WorkerHandle` of an actor for one attempt."""
+    """What a gang needs of an actor for one attempt."""
 
     attempt: RayAttempt
     actor: Any
 
     def run(self, assignment: Assignment, rank: int, rendezvous: str) -> None:
-        self.attempt.begin(self.actor, assignment, rank)
+        begin = self.actor.run.options(name=assignment.label)
+        self.attempt.refs[begin.remote(assignment, rank, self.attempt.meeting)] = rank
 
     def stop(self, how: StopRequest) -> None:
         self._control(self.actor.stop).remote(*self.attempt.key, how)

@@ -3,23 +3,25 @@
 import io
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import ray
 
 from automl.core import Resources
 from automl.core.resources import WorkerRange, read_workers
 from automl.dispatch.base import GangShape
-from automl.dispatch.gangs import GangDispatcher, Message
+from automl.dispatch.local import GangDispatcher, Message
 from automl.errors import AutomlError
 from workers.protocol import Assignment, Event
 from workers.runtime.gang import Gang
 from workers.runtime.pickling import pickle_objective
 
-from . import timeouts
 from .attempt import RayAttempt
 from .pool import WorkerPool
 from .session import RaySession
+
+ALL_LOST_SECONDS: Final = 300.0  # for a new node, if no worker of the sweep is left
+ELASTIC_SECONDS: Final = 1800.0  # the same if the number of workers is elastic: clouds are slow
 
 
 class RayDispatcher(GangDispatcher):
@@ -84,7 +86,10 @@ class RayDispatcher(GangDispatcher):
 
     def submit(self, assignment: Assignment) -> None:
         slots = self._pool.acquire(GangShape(assignment.num_ranks, assignment.ranks_together))
-        attempt = RayAttempt(assignment, [self._pool.worker(slot) for slot in slots])
+        actors, nodes = self._pool.actors, self._pool.nodes
+        attempt = RayAttempt(
+            assignment, [actors[slot] for slot in slots], [nodes[slot] for slot in slots]
+        )
         self._attempts[attempt.gang] = attempt
         self.gangs[attempt.key] = (attempt.gang, slots)
 
@@ -123,7 +128,7 @@ class RayDispatcher(GangDispatcher):
         self._pool.replace_lost()
         self._pool.adjust(self._busy())
         now, elastic = time.monotonic(), self._pool.workers.elastic
-        patience = timeouts.ELASTIC_SECONDS if elastic else timeouts.ALL_LOST_SECONDS
+        patience = ELASTIC_SECONDS if elastic else ALL_LOST_SECONDS
         if self.gangs or self._pool.free or not self._pool.num_replaced:
             self._usable = now
         elif now - self._usable > patience:
@@ -133,7 +138,7 @@ class RayDispatcher(GangDispatcher):
             )
 
     def _after(self, gang: Gang, events: list[Event]) -> list[Event]:
-        events = super()._after(gang, [self._attempts[gang].placed(event) for event in events])
+        events = super()._after(gang, events)
         if gang.outcome is not None:
             del self._attempts[gang]
         return events

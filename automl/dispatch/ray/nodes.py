@@ -19,20 +19,18 @@ from automl.dispatch.base import GangShape
 from automl.errors import UsageError
 from search_spaces.hardware import Hardware
 
-ACCELERATOR: Final = "accelerator_type:"  # before the kind of its GPUs, among a node's resources
 SECONDS: Final = 120.0  # for the tasks on all kinds of nodes; torch takes seconds to load
 _WORDS: Final = "the hardware of the cluster's nodes could not be found"
 
 
-def cluster_hardware(address: str, accelerator: str = "") -> Hardware:
+def cluster_hardware(address: str) -> Hardware:
     """What a trial may count on, on whatever node of a cluster it runs.
 
     Args:
         address: of the cluster, as for `ray.init`.
-        accelerator: only nodes with this kind of GPU; "" for all nodes.
 
     Raises:
-        UsageError: the cluster cannot be reached, or has no such node.
+        UsageError: the cluster cannot be reached.
     """
     command = [sys.executable, "-m", __name__, address]
     try:
@@ -45,17 +43,7 @@ def cluster_hardware(address: str, accelerator: str = "") -> Hardware:
         reason = (done.stderr.strip().splitlines() or ["no reason is given"])[-1]
         raise UsageError(f"{_WORDS}: {reason}")
     rows = json.loads(done.stdout.splitlines()[-1])
-    kinds = {row["kind"] for row in rows}
-    if accelerator and accelerator not in kinds:
-        known = ", ".join(sorted(kinds - {""})) or "none"
-        raise UsageError(f"no node of the cluster has the accelerator {accelerator!r}: {known}")
-    return combined(
-        [
-            (Hardware.from_dict(row["hardware"]), row["count"])
-            for row in rows
-            if accelerator in ("", row["kind"])
-        ]
-    )
+    return combined([(Hardware.from_dict(row["hardware"]), row["count"]) for row in rows])
 
 
 def combined(nodes: Iterable[tuple[Hardware, int]]) -> Hardware:
@@ -91,18 +79,9 @@ def combined(nodes: Iterable[tuple[Hardware, int]]) -> Hardware:
     )
 
 
-def kind_of(resources: Mapping[str, float]) -> str:
-    """The kind of a node's GPUs, as Ray names it; "" if it has none."""
-    kinds = (name for name in resources if name.startswith(ACCELERATOR))
-    return next(kinds, ACCELERATOR).removeprefix(ACCELERATOR)
-
-
 def needs(resources: Resources) -> dict[str, float]:
     """What a worker needs, as Ray names it."""
     needed: dict[str, float] = {"CPU": resources.cpus, "GPU": resources.gpus}
-    if resources.accelerator:
-        # Ray's own way to ask for a kind: its nodes have 1 of it, which many can share.
-        needed[ACCELERATOR + resources.accelerator] = 0.001
     return {key: value for key, value in needed.items() if value}
 
 
@@ -141,18 +120,18 @@ def _look() -> dict[str, Any]:
 
 
 def _groups(nodes: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], list[str]]:
-    """Ids of the nodes that are alike: of the same kind and with as many CPUs and GPUs."""
+    """Ids of the nodes that are alike: with the same kind of GPU, and as many CPUs and GPUs."""
     groups: dict[tuple[Any, ...], list[str]] = {}
     for node in nodes:
         own = node["Resources"]
         if node["Alive"] and own.get("CPU", 0) >= 1:  # trials cannot run on the others
-            key = (kind_of(own), own["CPU"], own.get("GPU", 0))
-            groups.setdefault(key, []).append(node["NodeID"])
+            kinds = sorted(name for name in own if name.startswith("accelerator_type:"))
+            groups.setdefault((own["CPU"], own.get("GPU", 0), *kinds), []).append(node["NodeID"])
     return groups
 
 
 def main(address: str) -> None:
-    """Print the kind, hardware and number of the nodes of each kind."""
+    """Print the hardware and number of the nodes of each kind."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -174,9 +153,9 @@ def main(address: str) -> None:
         ).remote()
     rows = []
     for key, task in tasks.items():
-        hardware = {**ray.get(task, timeout=SECONDS), "num_cpus": int(key[1])}
-        hardware["gpus"] = hardware["gpus"][: int(key[2])]
-        rows.append({"kind": key[0], "count": len(groups[key]), "hardware": hardware})
+        hardware = {**ray.get(task, timeout=SECONDS), "num_cpus": int(key[0])}
+        hardware["gpus"] = hardware["gpus"][: int(key[1])]
+        rows.append({"count": len(groups[key]), "hardware": hardware})
     print(json.dumps(rows))
 
 

@@ -18,11 +18,13 @@ from automl.dispatch.base import GangShape
 from automl.errors import AutomlError, UsageError
 from workers.runtime.actor import CONCURRENCY_GROUPS, Actor
 
-from . import timeouts
-from .attempt import RayWorker
-from .nodes import choose, kind_of, needs
+from .nodes import choose, needs
 
 MAX_FAILED_STARTS: Final = 3  # of the worker of one slot, in a row
+PLACEMENT_SECONDS: Final = 60.0  # for Ray to reserve all slots, if their number is fixed
+REGROUP_SECONDS: Final = 10.0  # that a gang waits before idle slots are reserved anew for it
+IDLE_SECONDS: Final = 30.0  # after that an elastic sweep gives a slot back that no trial needs
+NODE_POLL_SECONDS: Final = 5.0  # between two checks of the nodes of idle workers
 
 
 class Room:
@@ -92,7 +94,6 @@ class WorkerPool:
         self._rooms: list[Room] = []
         self._begun: dict[int, float] = {}  # of slots whose worker has not started yet
         self._failures: Counter[int] = Counter()  # to start, in a row
-        self._kinds: dict[str, str] = {}  # of nodes
         self._looked = time.monotonic()
         self._unfit_since: float | None = None  # when the next gang began to lack nodes
         for _ in range(workers.min):
@@ -107,26 +108,11 @@ class WorkerPool:
         return choose({slot: self.nodes[slot] for slot in self.free}, shape) is not None
 
     def acquire(self, shape: GangShape) -> list[int]:
-        """Take free slots for a gang, by rank; they are no longer free.
-
-        Raises:
-            AutomlError: there are too few.
-        """
+        """Take free slots for a gang that fits, by rank; they are no longer free."""
         slots = choose({slot: self.nodes[slot] for slot in self.free}, shape)
-        if slots is None:
-            raise AutomlError(
-                f"the attempt needs {shape.ranks} free slots, {shape.together} together, "
-                f"there are {len(self.free)}"
-            )
+        assert slots is not None
         self.free -= set(slots)
         return slots
-
-    def worker(self, slot: int) -> RayWorker:
-        """The worker of a slot."""
-        node = self.nodes[slot]
-        if node not in self._kinds:
-            self._kinds = {one["NodeID"]: kind_of(one["Resources"]) for one in ray.nodes()}
-        return RayWorker(self.actors[slot], node, self._kinds.get(node, ""))
 
     # ------------------------------------------------------------------ workers
 
@@ -163,7 +149,7 @@ class WorkerPool:
 
     def replace_lost(self) -> None:
         """Start a new worker for each vacant slot, and for idle ones whose node is lost."""
-        if time.monotonic() - self._looked > timeouts.NODE_POLL_SECONDS:
+        if time.monotonic() - self._looked > NODE_POLL_SECONDS:
             self._looked = time.monotonic()
             alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
             self.vacant |= {slot for slot in self.free if self.nodes[slot] not in alive}
@@ -197,7 +183,7 @@ class WorkerPool:
         wanted = len(busy) + sum(shape.ranks for shape in self.waiting) + self.more
         needed = min(max(wanted, self.workers.min), self.workers.max)
         for room in idle[:]:
-            late = self.workers.elastic and now - room.used > timeouts.IDLE_SECONDS
+            late = self.workers.elastic and now - room.used > IDLE_SECONDS
             unneeded = late and len(self.actors) - len(room.slots) >= needed
             if unneeded or len(self.actors) > self.workers.max:
                 idle.remove(room)
@@ -224,7 +210,7 @@ class WorkerPool:
         if any(room.shape == shape for room in pending):
             return
         surplus = len(self.actors) + shape.ranks - self.workers.max
-        late = not busy and now - self._unfit_since > timeouts.REGROUP_SECONDS
+        late = not busy and now - self._unfit_since > REGROUP_SECONDS
         if surplus > 0 and (not late or sum(len(room.slots) for room in idle) < surplus):
             return
         while len(self.actors) + shape.ranks > self.workers.max:
@@ -279,7 +265,7 @@ class WorkerPool:
     def _wait_for_room(self) -> None:
         begun, wanted = time.monotonic(), len(self._rooms)
         while (found := self._num_granted()) < wanted:
-            if time.monotonic() - begun > timeouts.PLACEMENT_SECONDS:
+            if time.monotonic() - begun > PLACEMENT_SECONDS:
                 self.close()
                 raise UsageError(
                     f"Ray has no room for {wanted} workers of {needs(self._resources)}, only for "

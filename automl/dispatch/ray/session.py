@@ -23,9 +23,7 @@ from automl.errors import UsageError
 from search_spaces.hardware import count_cpus
 from workers.runtime.devices import slots_on, visible_gpus
 
-from . import timeouts
-from .nodes import ACCELERATOR
-
+CONNECT_SECONDS: Final = 5.0  # for a first answer of the address of a running cluster
 _TOKEN_ADVICE: Final = (
     "If it asks for a token, set RAY_AUTH_MODE=token: the token is in RAY_AUTH_TOKEN or "
     "~/.ray/auth_token. "
@@ -173,7 +171,7 @@ def _probe(address: str) -> None:
     if not host or not port.isdigit():
         return  # Ray reports the mistake
     try:
-        socket.create_connection((host, int(port)), timeout=timeouts.CONNECT_SECONDS).close()
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
     except OSError as error:
         raise UsageError(
             f"no Ray cluster answers at {found}: {error}. Start one with `ray start --head`, or "
@@ -214,13 +212,10 @@ def _make_token() -> None:
 
 def _room(resources: Resources) -> int:
     """How many slots fit; a slot is on one node."""
-    return max(1, sum(_room_of(node["Resources"], resources) for node in ray.nodes()))
-
-
-def _room_of(node: dict[str, float], resources: Resources) -> int:
-    if resources.accelerator and ACCELERATOR + resources.accelerator not in node:
-        return 0
-    room = int(node.get("CPU", 0) // max(1, resources.cpus))
-    if resources.gpus > 0:
-        room = min(room, slots_on(int(node.get("GPU", 0)), resources.gpus))
-    return room
+    found = 0
+    for node in (one["Resources"] for one in ray.nodes()):
+        room = int(node.get("CPU", 0) // max(1, resources.cpus))
+        if resources.gpus > 0:
+            room = min(room, slots_on(int(node.get("GPU", 0)), resources.gpus))
+        found += room
+    return max(1, found)

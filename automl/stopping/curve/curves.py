@@ -34,16 +34,6 @@ class Curve:
     rate: float
 
     @property
-    def number(self) -> int:
-        """Of the trial."""
-        return self.trial.number
-
-    @property
-    def state(self) -> TrialState:
-        """Of the trial."""
-        return self.trial.state
-
-    @property
     def has_begun(self) -> bool:
         """Whether there is a report with progress and a value of every goal."""
         return self.reported.begin < self.reported.count

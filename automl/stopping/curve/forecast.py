@@ -37,22 +37,23 @@ UPTO: Final = (1.0, 0.33, 0.1)  # horizons of a new trial, as shares of the long
 
 
 @dataclass(frozen=True)
-class SliceValue:
-    """The value of training a curve up to a horizon.
+class Slice:
+    """The next slice of a worker's time.
 
     Args:
+        number: of the trial; None for a new one.
+        target: progress at which it ends; of a forecast, at which the gain is expected.
+        reason: for the ledger.
+        params: of a new trial; None if the suggester proposes them.
         score: log expected improvement minus log cost; gain: the expected improvement.
-        horizon: progress at which it is expected.
-        number, at: of the trial and its progress; None and 0 for a new configuration.
-        params: of a new configuration.
     """
 
-    score: float
-    gain: float
-    horizon: float
-    number: int | None = None
-    at: float = 0.0
+    number: int | None
+    target: float
+    reason: str = ""
     params: Params | None = None
+    score: float = 0.0
+    gain: float = 0.0
 
 
 class CurveForecast:
@@ -65,14 +66,8 @@ class CurveForecast:
         self.prior = UserPrior(self.space, context.prior)
         self.sampler = CandidateSampler(context.domain, self.prior)
         self.encoder = Encoder(self.space)
-        self.groups = self.encoder.groups
-        self._z: dict[int, Tensor] = {}
-        self._unit: dict[int, Array] = {}
         self._hyper: deque[Tensor] = deque(maxlen=NUM_VECTORS)
         self._fitted = 0
-        self._posterior: gp.Posterior  # set by `update`, as the next one
-        self._best = 0.0
-        self._rates: Tensor
         self.order: list[Curve] = []  # from the best on
 
     def restrict(self, domain: Domain) -> None:
@@ -84,7 +79,9 @@ class CurveForecast:
         known = self.curves.known()
         if len(known) < 3:
             return False
-        self._embed(list(self.curves.all.values()))
+        self._place = {number: row for row, number in enumerate(self.curves.all)}
+        self._unit = self.space.encode([self._params(curve) for curve in self.curves.all.values()])
+        self._z = self.encoder(self._unit)
         count = len(self.curves.goals)
         weights = rng.dirichlet([1.0] * count) if count > 1 else np.ones(1)
         last = np.array([c.reported.best(c.reported.count - 1) for c in known])
@@ -96,19 +93,18 @@ class CurveForecast:
         points, y = self._data(scale, end)
         if not self._hyper or self.curves.num_reports >= self._fitted * REFIT:
             self._fitted = self.curves.num_reports
-            rows = torch.arange(len(y))
-            if len(y) > MAX_FITTED:
-                some = np.random.default_rng([self.seed, self._fitted]).permutation(len(y))[
-                    :MAX_FITTED
-                ]
-                rows = torch.from_numpy(np.sort(some))
+            order = np.random.default_rng([self.seed, self._fitted]).permutation(len(y))
+            rows = torch.from_numpy(np.sort(order[:MAX_FITTED]))
             part = gp.Points(points.z[rows], points.t[rows], points.curve[rows])
-            self._hyper.append(gp.fit(part, y[rows], self.groups))
+            self._hyper.append(gp.fit(part, y[rows], self.encoder.groups))
             self._fit_rates(known)
+        running = [c for c in self.curves.all.values() if c.trial.state is TrialState.RUNNING][:50]
+        ats = [min(end, max(c.at * 1.35, self._least())) for c in running]
+        ahead = self._points([c.trial.number for c in running], ats)  # other slices look elsewhere
         hyper = self._hyper[int(rng.integers(len(self._hyper)))]
         try:
-            posterior = gp.Posterior.condition(gp.Kernel(hyper, self.groups), points, y)
-            self._posterior = posterior.fantasize(self._running(end))
+            posterior = gp.Posterior.condition(gp.Kernel(hyper, self.encoder.groups), points, y)
+            self._posterior = posterior.fantasize(ahead)
         except RuntimeError:  # numerically not positive definite
             return False
         return True
@@ -124,17 +120,22 @@ class CurveForecast:
         ]
         losses = np.array([c.reported.best(i) for c, i in chosen])
         excess = np.array([c.excess for c, _ in chosen])
-        failed = [c for c in self.curves.all.values() if c.state is TrialState.FAILED][-40:]
-        numbers = [c.number for c, _ in chosen] + [c.number for c in failed]
+        failed = [c for c in self.curves.all.values() if c.trial.state is TrialState.FAILED][-40:]
+        numbers = [c.trial.number for c, _ in chosen] + [c.trial.number for c in failed]
         ats = [c.reported.at(i) for c, i in chosen] + [end] * len(failed)
         y = np.concatenate([scale.targets(losses, excess), np.full(len(failed), FAILED)])
         return self._points(numbers, ats), torch.from_numpy(y)
 
     def _spaced(self, curve: Curve, most: int) -> list[int]:
-        """Places of at most `most` reports past the warm-up."""
+        """At most `most` reports past the warm-up, log-spaced in progress, with the last one."""
         reported = curve.reported
         begin = max(reported.begin, reported.first(self.curves.warmup_end))
-        return [begin + i for i in _spaced(reported.newest()[0][begin - reported.begin :], most)]
+        logs = np.log(np.maximum(reported.newest()[0][begin - reported.begin :], 1e-9))
+        if len(logs) <= most:
+            return [begin + i for i in range(len(logs))]
+        wanted = np.linspace(logs[0], logs[-1], most)
+        near = {int(np.abs(logs - w).argmin()) for w in wanted} | {len(logs) - 1}
+        return sorted(begin + i for i in near)
 
     def _some(self, rest: Sequence[Curve], room: int) -> list[Curve]:
         """As many as `room` allows with two points each: half the longest, half random."""
@@ -146,42 +147,20 @@ class CurveForecast:
         order = np.random.default_rng([self.seed, len(others)]).permutation(len(others))
         return kept + [others[i] for i in np.sort(order[: most - len(kept)]).tolist()]
 
-    def _running(self, end: float) -> gp.Points:
-        """The next points of running trials, so that other slices look elsewhere."""
-        running = [c for c in self.curves.all.values() if c.state is TrialState.RUNNING][:50]
-        least = self._least()
-        return self._points(
-            [c.number for c in running], [min(end, max(c.at * 1.35, least)) for c in running]
-        )
-
     def _least(self) -> float:
         """The progress of a new trial's first informative report."""
         return max(self.curves.first, self.curves.warmup_end)
 
-    def _embed(self, curves: Sequence[Curve]) -> None:
-        fresh = [c for c in curves if c.number not in self._z]
-        if fresh:
-            unit = self.space.encode([self._params(c) for c in fresh])
-            z = self.encoder(unit)
-            for i, curve in enumerate(fresh):
-                self._z[curve.number], self._unit[curve.number] = z[i], unit[i]
-
     def _points(self, numbers: Sequence[int], ats: Sequence[float]) -> gp.Points:
-        width = len(self.groups)
-        z = (
-            torch.stack([self._z[n] for n in numbers])
-            if numbers
-            else torch.zeros((0, width), dtype=torch.float64)
-        )
         return gp.Points(
-            z,
+            self._z[[self._place[n] for n in numbers]],
             torch.tensor([math.log(max(at, 1e-9)) for at in ats], dtype=torch.float64),
             torch.tensor(numbers, dtype=torch.long),
         )
 
     def _fit_rates(self, known: Sequence[Curve]) -> None:
         """Fit the log of seconds per unit of progress by quadratic ridge regression."""
-        z = torch.stack([self._z[c.number] for c in known])
+        z = self._z[[self._place[c.trial.number] for c in known]]
         y = torch.tensor([math.log(c.rate) for c in known], dtype=torch.float64)
         x = _quadratic(z)
         ridge = 0.1 * torch.eye(x.shape[1], dtype=torch.float64)
@@ -195,7 +174,7 @@ class CurveForecast:
         end: float,
         cooling: float,
         left: float,
-    ) -> SliceValue | None:
+    ) -> Slice | None:
         """The curve with the largest expected improvement per second; None if there is none.
 
         Args:
@@ -206,15 +185,16 @@ class CurveForecast:
         some = [c for c in candidates if c.at < end * (1 - 1e-9)]
         if not some:
             return None
-        if len(some) > MAX_WEIGHED:
-            place = {curve.number: i for i, curve in enumerate(self.order)}
-            some = sorted(some, key=lambda c: place.get(c.number, len(place)))[:MAX_WEIGHED]
+        place = {curve.trial.number: i for i, curve in enumerate(self.order)}
+        some = sorted(some, key=lambda c: place.get(c.trial.number, len(place)))[:MAX_WEIGHED]
         at = np.array([c.at for c in some])[:, None]
         rate = np.array([c.rate for c in some])[:, None]
         upto = np.minimum(
             np.maximum(at * np.array([*horizons, math.inf]), self.curves.warmup_end), end
         )
-        gain = self._log_gains(some, upto)
+        points = self._points([c.trial.number for c in some], [c.at for c in some])
+        mean, variance = self._posterior.predict_grid(points, torch.from_numpy(np.log(upto)))
+        gain = _log_improvement(self._best, mean, variance)
         cost = (upto - at) * rate
         late = torch.from_numpy((cost > left) & (upto > 1.5 * at))
         score = (gain - cooling * torch.from_numpy(np.log(cost))).masked_fill(late, -torch.inf)
@@ -222,17 +202,11 @@ class CurveForecast:
         if not math.isfinite(float(score[i, j])):
             return None
         value, horizon = math.exp(float(gain[i, j])), float(upto[i, j])
-        return SliceValue(float(score[i, j]), value, horizon, some[i].number, some[i].at)
-
-    def _log_gains(self, curves: Sequence[Curve], ats: Array) -> Tensor:
-        """Log expected improvement `m x h` of curves at some progresses (`m x h` or `1 x h`)."""
-        points = self._points([c.number for c in curves], [c.at for c in curves])
-        mean, variance = self._posterior.predict_grid(points, torch.from_numpy(np.log(ats)))
-        return _log_improvement(self._best, mean, variance)
+        return Slice(some[i].trial.number, horizon, score=float(score[i, j]), gain=value)
 
     def best_new(
         self, rng: np.random.Generator, end: float, cooling: float, left: float, *, guided: bool
-    ) -> SliceValue | None:
+    ) -> Slice | None:
         """The new configuration with the best value; if not `guided`, the mean over the space."""
         unit = self._candidates(rng, local=guided)
         z = self.encoder(unit)
@@ -244,20 +218,19 @@ class CurveForecast:
         score = (gain - cooling * cost.log()).masked_fill(late, -torch.inf)
         if not guided:
             expected = torch.logsumexp(score, 0) - math.log(len(unit))
-            return SliceValue(float(expected.max()), 0.0, 0.0)
+            return Slice(None, 0.0, score=float(expected.max()))
         ranked = score + self._log_prior(unit)[:, None]
         i, j = divmod(int(ranked.argmax()), len(UPTO))
         params = self._first_new(unit, torch.argsort(-ranked[:, j]).tolist())
         if params is None:
             return None
-        value, horizon = math.exp(float(gain[i, j])), float(ats[0, j])
-        return SliceValue(float(score[i, j]), value, horizon, params=params)
+        return Slice(None, float(ats[0, j]), params=params, score=float(score[i, j]))
 
     def promising(self, rng: np.random.Generator) -> Params | None:
         """A new configuration by expected improvement at the third-longest progress so far."""
         ats = sorted((c.at for c in self.order), reverse=True)
         at = ats[min(2, len(ats) - 1)]
-        leaders = [c.number for c in self.order[:100]]
+        leaders = [c.trial.number for c in self.order[:100]]
         seen = self._posterior.predict(self._points(leaders, [at] * len(leaders)))
         unit = self._candidates(rng, local=True)
         new = self._posterior.predict(self._new(self.encoder(unit), at))
@@ -265,14 +238,7 @@ class CurveForecast:
         return self._first_new(unit, torch.argsort(-gain - self._log_prior(unit)).tolist())
 
     def _log_prior(self, unit: Array) -> Tensor:
-        """The weighted log density of the user's prior, `m`."""
-        term = prior_term(self.prior, len(self.curves.all))
-        return term(unit) if term is not None else torch.zeros(len(unit), dtype=torch.float64)
-
-    def chance(self, curve: Curve, end: float) -> float:
-        """Probability that a curve ends better than the best so far."""
-        mean, variance = self._posterior.predict(self._points([curve.number], [end]))
-        return float(torch.special.ndtr((self._best - mean) / variance.sqrt())[0])
+        return prior_term(self.prior, len(self.curves.all))(unit)
 
     def _new(self, z: Tensor, at: float) -> gp.Points:
         return gp.Points(
@@ -284,7 +250,7 @@ class CurveForecast:
         everywhere = self.sampler.everywhere(rng, NUM_NEW)
         if not local:
             return everywhere
-        leaders = np.stack([self._unit[c.number] for c in self.order[:5]])
+        leaders = self._unit[[self._place[c.trial.number] for c in self.order[:5]]]
         near = self.sampler.near(rng, leaders, NUM_NEW, (0.01, 0.3))
         faces = leaders[rng.integers(len(leaders), size=NUM_FACES)]
         faces = np.where(
@@ -297,16 +263,8 @@ class CurveForecast:
 
     def _first_new(self, unit: Array, order: Sequence[int]) -> Params | None:
         taken = {self.space.key(self._params(curve)) for curve in self.curves.all.values()}
-        return self.sampler.domain.first_new(self.space.decode(unit[order[:50]]), taken)
-
-
-def _spaced(ats: Array, most: int) -> list[int]:
-    """Indices of at most `most` reports, log-spaced in progress, with the last one."""
-    if len(ats) <= most:
-        return list(range(len(ats)))
-    logs = np.log(np.maximum(ats, 1e-9))
-    wanted = np.linspace(logs[0], logs[-1], most)
-    return sorted({int(np.abs(logs - w).argmin()) for w in wanted} | {len(ats) - 1})
+        found = self.sampler.domain.first_new(self.space.decode(unit[order[:50]]), taken)
+        return next(iter(found), None)
 
 
 def _log_improvement(best: float, mean: Tensor, variance: Tensor) -> Tensor:

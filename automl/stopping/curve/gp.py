@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
+from automl.suggesters.bayes.kernel import matern52
+
 Array = NDArray[np.float64]
 
 # Prior of the logarithms of a, b, c, d, e, noise and the length over time; then lengths over x.
@@ -43,9 +45,6 @@ class Points:
     t: Tensor
     curve: Tensor
 
-    def __len__(self) -> int:
-        return len(self.t)
-
 
 @dataclass(frozen=True)
 class Kernel:
@@ -67,17 +66,13 @@ class Kernel:
         """Covariance `m x h x n` of `m` curves at log progresses `times` with `other`."""
         a, b, c, d, e = self.u[:5].exp()
         length = self.u[7:].exp()[self.groups]
-        kx = _matern52(_distance(one.z / length, other.z / length))[:, None, :]
+        z, others = one.z / length, other.z / length
+        squares = z.square().sum(1)[:, None] + others.square().sum(1) - 2.0 * z @ others.T
+        kx = matern52(squares)[:, None, :]
         kt = _matern32((times[:, :, None] - other.t).abs() / self.u[6].exp())
-        found = torch.addcmul(e * kt, kx, a + b * kt)
-        if bool((one.curve >= 0).any()):
-            same = (one.curve[:, None] == other.curve) & (one.curve[:, None] >= 0)
-            found += same[:, None, :] * (c + d * kt)
+        same = (one.curve[:, None] == other.curve) & (one.curve[:, None] >= 0)
+        found: Tensor = torch.addcmul(e * kt, kx, a + b * kt) + same[:, None, :] * (c + d * kt)
         return found
-
-    def diagonal(self) -> Tensor:
-        """The prior variance of a point."""
-        return self.u[:5].exp().sum()
 
     @property
     def noise(self) -> Tensor:
@@ -129,30 +124,18 @@ class Posterior:
     def predict_grid(self, points: Points, times: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance, `m x h` each, of `m` curves at log progresses (`m x h` or `1 x h`)."""
         grid = self.kernel.grid(points, times, self.points)
-        cross = grid.reshape(-1, len(self.points))
+        cross = grid.reshape(-1, len(self.y))
         solved = torch.linalg.solve_triangular(self.factor, cross.T, upper=False)
-        variance = (self.kernel.diagonal() - solved.square_().sum(0)).clamp(min=1e-10)
+        variance = (self.kernel.u[:5].exp().sum() - solved.square_().sum(0)).clamp(min=1e-10)
         mean = self.mean + cross @ self.weights
         return mean.view(grid.shape[:2]), variance.view(grid.shape[:2])
 
     def fantasize(self, points: Points) -> Posterior:
         """Condition on the mean at further points (kriging believer, Ginsbourger et al., 2010)."""
-        if not len(points):
-            return self
         pairs = zip(vars(self.points).values(), vars(points).values(), strict=True)
         joined = Points(*(torch.cat(pair) for pair in pairs))
         y = torch.cat([self.y, self.predict(points)[0]])
         return Posterior.condition(self.kernel, joined, y)
-
-
-def _distance(one: Tensor, other: Tensor) -> Tensor:
-    squares = one.square().sum(1)[:, None] + other.square().sum(1)[None, :] - 2 * one @ other.T
-    return (squares.clamp(min=0.0) + 1e-12).sqrt()
-
-
-def _matern52(r: Tensor) -> Tensor:
-    s = math.sqrt(5.0) * r
-    return (1 + s + s * s / 3) * torch.exp(-s)
 
 
 def _matern32(r: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -15,7 +15,7 @@ from automl.suggesters.domain import Domain
 from workers.protocol import Params
 
 from .curves import Curve, Curves
-from .forecast import CurveForecast
+from .forecast import CurveForecast, Slice
 
 NUM_RANDOM: Final = 16  # trials before the model is used
 NUM_KNOWN: Final = 8  # of them that are past the warm-up
@@ -25,23 +25,6 @@ SLICE: Final = 0.5  # a slice ends this far on the way to its horizon, in logari
 MIN_GROWTH: Final = 1.35  # least factor of a trial's progress in one slice
 HORIZONS: Final = (1.5, 2.5, 5.0)  # factors of a trial's progress
 MIN_GAIN: Final = 0.01  # of best to median; at the end nothing is resumed for less
-HOPELESS: Final = 0.02  # a trial that cannot pause stops below this probability to become the best
-
-
-@dataclass(frozen=True)
-class NextSlice:
-    """The next slice of a worker's time.
-
-    Args:
-        number: of the trial; None for a new one.
-        target: progress at which the slice ends; reason: for the ledger.
-        params: of a new trial; None if the suggester proposes them.
-    """
-
-    number: int | None
-    target: float
-    reason: str
-    params: Params | None = None
 
 
 class CurveStopper(Stopper):
@@ -49,8 +32,9 @@ class CurveStopper(Stopper):
 
     A Gaussian process over configurations and progress (`gp`) predicts each curve. Most slices go
     to the largest expected improvement per second. A part of them are steps of ASHA, because
-    expected improvement alone keeps training the leader. If `guided`, the model also chooses new
-    configurations; if not, the suggester does, and a new trial counts as a random one.
+    expected improvement alone keeps training the leader. If trials cannot pause, ASHA stops them.
+    If `guided`, the model also chooses new configurations; if not, the suggester does, and a new
+    trial counts as a random one.
 
     The weight of the cost falls as the budget is spent (Lee et al., "Cost-aware Bayesian
     optimization", 2020). Horizons that do not fit into the time left are ignored.
@@ -58,7 +42,6 @@ class CurveStopper(Stopper):
 
     name = "curve"
     proposes: ClassVar[bool] = True
-    one_by_one: ClassVar[bool] = True
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -68,8 +51,10 @@ class CurveStopper(Stopper):
         context = options.get("context") or SearchContext(Domain(self.space))
         self.forecast = CurveForecast(context, self.curves, self.seed)
         self._asha = AshaStopper(*args, **options)
+        within = [goal.within for goal in self.goals if goal.within is not None]
+        self._last = max(within) if within else self.max_steps  # progress, if it is known
         self._targets: dict[int, float] = {}
-        self._chosen: NextSlice | None = None
+        self._chosen: Slice | None = None
         self._num_choices = 0
 
     def restrict(self, domain: Domain) -> None:
@@ -91,7 +76,7 @@ class CurveStopper(Stopper):
         ):
             return CONTINUE
         if not self.can_pause:
-            return self._judge(curve)
+            return self._asha.decide(trial, trials)
         if curve.at < self._targets.get(trial.number, 0.0) * (1 - 1e-9):
             return CONTINUE
         choice = self._choose(curve)
@@ -111,7 +96,7 @@ class CurveStopper(Stopper):
             or (last and choice.number is None)
             or (
                 choice.number is not None
-                and self.curves.all[choice.number].state is not TrialState.PAUSED
+                and self.curves.all[choice.number].trial.state is not TrialState.PAUSED
             )
         ):
             choice = self._choose(None, last=last)
@@ -127,12 +112,12 @@ class CurveStopper(Stopper):
             self._targets[len(trials)] = choice.target
         return choice.params if choice is not None else None
 
-    def _choose(self, running: Curve | None, *, last: bool = False) -> NextSlice | None:
+    def _choose(self, running: Curve | None, *, last: bool = False) -> Slice | None:
         """The next slice; None for a trial from the suggester or, if `last`, for the end."""
         paused = [
             c
             for c in self.curves.started()
-            if c.state is TrialState.PAUSED and not self._is_complete(c)
+            if c.trial.state is TrialState.PAUSED and not self._is_complete(c)
         ]
         candidates = [*paused, running] if running is not None else paused
         if self.spent < RANDOM_SHARE and not last:
@@ -149,33 +134,35 @@ class CurveStopper(Stopper):
             return self._halve(running, rng, guided=self.guided, last=last)
         return self._gain(candidates, rng, last)
 
-    def _early(self, paused: Sequence[Curve]) -> NextSlice | None:
+    def _early(self, paused: Sequence[Curve]) -> Slice | None:
         """A trial that was paused during what turned out to be the warm-up goes on to its end."""
         early = next((c for c in paused if c.at < self.curves.warmup_end), None)
         if early is None or self.curves.warmup_end == math.inf:
             return None
-        return NextSlice(early.number, self.curves.warmup_end, "curve: it is still in the warm-up")
+        return Slice(
+            early.trial.number, self.curves.warmup_end, "curve: it is still in the warm-up"
+        )
 
     def _halve(
         self, running: Curve | None, rng: np.random.Generator, *, guided: bool, last: bool
-    ) -> NextSlice | None:
-        rung = self._asha.waiting(running.number) if running is not None else None
+    ) -> Slice | None:
+        rung = self._asha.waiting_rung(running.trial.number) if running is not None else None
+        if rung is not None and running is not None:
+            rung.paused.add(running.trial.number)
         found = self._asha.resume([], last=last)
         if rung is not None and running is not None:
-            rung.paused.discard(running.number)
+            rung.paused.discard(running.trial.number)
         if found is not None:
             number, reason = found
-            return NextSlice(number, self._asha.next_level(number), f"curve: halving, {reason}")
+            return Slice(number, self._asha.next_level(number), f"curve: halving, {reason}")
         params = self.forecast.promising(rng) if guided else None
         return (
-            NextSlice(None, 0.0, "curve: halving, a new trial", params)
-            if params is not None
-            else None
+            Slice(None, 0.0, "curve: halving, a new trial", params) if params is not None else None
         )
 
     def _gain(
         self, candidates: Sequence[Curve], rng: np.random.Generator, last: bool
-    ) -> NextSlice | None:
+    ) -> Slice | None:
         """The slice with the largest expected improvement per second."""
         end = self.longest()
         cooling = 1.0 - 0.5 * self.spent
@@ -185,55 +172,31 @@ class CurveStopper(Stopper):
                 return self._finish(candidates, end)
         else:
             new = self.forecast.best_new(rng, end, cooling, self.seconds_left, guided=self.guided)
-            if best is None or (new is not None and new.score > best.score):
-                return (
-                    NextSlice(None, self._upto(self.curves.first, new.horizon), "", new.params)
-                    if new is not None
-                    else None
-                )
-        target = max(self._upto(best.at, best.horizon), best.at * MIN_GROWTH)
-        expected = f"{best.gain:.2g} of the distance to the median by {best.horizon:g}"
-        return NextSlice(best.number, target, f"curve: expected to gain {expected}")
+            if new is not None and (best is None or new.score > best.score):
+                return replace(new, target=self._upto(self.curves.first, new.target))
+            if best is None:
+                return None
+        at = next(curve.at for curve in candidates if curve.trial.number == best.number)
+        target = max(self._upto(at, best.target), at * MIN_GROWTH)
+        expected = f"{best.gain:.2g} of the distance to the median by {best.target:g}"
+        return Slice(best.number, target, f"curve: expected to gain {expected}")
 
     @staticmethod
     def _upto(at: float, horizon: float) -> float:
         return float(at ** (1 - SLICE) * max(horizon, at) ** SLICE)
 
-    def _finish(self, candidates: Sequence[Curve], end: float) -> NextSlice | None:
+    def _finish(self, candidates: Sequence[Curve], end: float) -> Slice | None:
         leader = self.forecast.order[0]
         if leader not in candidates:
             return None
-        return NextSlice(leader.number, end, "curve: the best so far is trained to its end")
-
-    def _judge(self, curve: Curve) -> Decision:
-        """Stop a trial that cannot pause and is unlikely to become the best."""
-        few = len(self.curves.known()) < NUM_RANDOM // 2
-        if few or curve.at < self._targets.get(curve.number, 0.0):
-            return CONTINUE
-        self._targets[curve.number] = curve.at * MIN_GROWTH
-        self._num_choices += 1
-        if not self.forecast.update(
-            np.random.default_rng([self.seed, self._num_choices]), self.longest()
-        ):
-            return CONTINUE
-        chance = self.forecast.chance(curve, self.longest())
-        if chance >= HOPELESS:
-            return CONTINUE
-        return Decision("stop", f"curve: its probability to become the best is {chance:.1%}")
+        return Slice(leader.trial.number, end, "curve: the best so far is trained to its end")
 
     def longest(self) -> float:
         """The progress at which trials end: known, or of completed trials, or a guess."""
-        last = self._last()
-        if last is not None:
-            return float(last)
+        if self._last is not None:
+            return float(self._last)
         furthest = max((curve.at for curve in self.curves.all.values()), default=1.0)
         return self.curves.complete if self.curves.complete >= furthest else furthest * 3.0
 
     def _is_complete(self, curve: Curve) -> bool:
-        last = self._last()
-        return last is not None and curve.at >= last * (1 - 1e-9)
-
-    def _last(self) -> float | None:
-        """The progress at which a trial ends, if it is known in advance."""
-        within = [goal.within for goal in self.goals if goal.within is not None]
-        return max(within) if within else self.max_steps
+        return self._last is not None and curve.at >= self._last * (1 - 1e-9)

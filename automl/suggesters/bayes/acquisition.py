@@ -19,8 +19,8 @@ marginal value of information", 2010).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -28,11 +28,9 @@ import numpy as np
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.analytic import LogExpectedImprovement, _ei_helper, _log_ei_helper
-from botorch.acquisition.multi_objective.utils import get_default_partitioning_alpha
 from botorch.models.model import Model, ModelList
 from botorch.utils.multi_objective.box_decompositions.non_dominated import (
     FastNondominatedPartitioning,
-    NondominatedPartitioning,
 )
 from botorch.utils.sampling import manual_seed
 from numpy.typing import NDArray
@@ -43,7 +41,7 @@ from automl.suggesters.base import Prospect
 from automl.suggesters.user_prior import UserPrior
 from search_spaces import Space
 
-from .candidates import NUM_DESIGN, failed_after_design
+from .candidates import MIN_SUCCESSES, NUM_DESIGN
 from .data import Array, TrialData, front
 from .model import CHUNK, EnsembleGP, Fitter
 from .quantities import LogGP
@@ -78,7 +76,7 @@ class Acquisition:
     Args:
         posterior: of the sweep.
         demanded: probability of success, below which the value is far below all others.
-        terms: further terms by name: `cost` and the user's `prior`.
+        terms: further terms, such as the cost and the user's prior.
         make: one of BoTorch's acquisitions instead of the improvement, from a model, the
             coordinates of the trials `n x c` and their predicted values `n x g` (larger is better);
             its values are logarithms. None for ours.
@@ -86,35 +84,25 @@ class Acquisition:
 
     posterior: SweepPosterior
     demanded: float = 0.0
-    terms: Mapping[str, Term] = field(default_factory=dict)
+    terms: Sequence[Term] = ()
     make: MakeAcquisition | None = None
 
     def __call__(self, unit: Array) -> Tensor:
         """Log value of `m x d` candidates, `m`."""
-        return torch.stack([*self.parts(unit).values()]).sum(0)
+        parts = np.split(unit, range(CHUNK, len(unit), CHUNK))
+        return torch.cat([self._log_improvement(part) + self.against(part) for part in parts])
 
-    def parts(self, unit: Array) -> dict[str, Tensor]:
-        """The terms of `m x d` candidates, each `m`; they add up to the log value."""
-        return {"improvement": self._log_improvement(unit), **self.others(unit)}
-
-    def others(self, unit: Array) -> dict[str, Tensor]:
-        """The terms beside the improvement: `constraints`, `success`, and the further ones."""
-        allowed = torch.zeros(len(unit), dtype=torch.float64)
+    def against(self, unit: Array) -> Tensor:
+        """All terms beside the improvement, `m`: constraints, success, and the further ones."""
+        success = self.posterior.failures.log_probability(unit)
+        total = success - BARRIER * (self.demanded - success.exp()).clamp(min=0.0)
         for constraint in self.posterior.constraints:
             mean, variance = constraint.moments(constraint.encode(unit))
             holds = torch.special.log_ndtr(-mean / variance.sqrt())
-            allowed += torch.logsumexp(holds, 0) - math.log(len(mean))
-        success = self.posterior.failures.log_probability(unit)
-        missing = (self.demanded - success.exp()).clamp(min=0.0)
-        return {
-            "constraints": allowed,
-            "success": success - BARRIER * missing,
-            **{name: term(unit) for name, term in self.terms.items()},
-        }
-
-    def with_pending(self, unit: Array) -> Acquisition:
-        """The value beside pending configurations (`w x d`)."""
-        return replace(self, posterior=self.posterior.with_pending(unit))
+            total = total + torch.logsumexp(holds, 0) - math.log(len(mean))
+        for term in self.terms:
+            total = total + term(unit)
+        return total
 
     def drawn(self, unit: Array, count: int, generator: torch.Generator) -> Tensor:
         """Thompson draws of the goal, less what speaks against a candidate otherwise, `s x m`.
@@ -130,12 +118,11 @@ class Acquisition:
                 value = goal.model.draw(Z, count, generator)
             else:
                 with manual_seed(int(torch.randint(1 << 31, (), generator=generator))):
-                    draws = goal.model.posterior(Z).rsample(torch.Size([count]))
-                value = draws.reshape(-1, len(Z))
-                value = value[:count].detach()
+                    drawn = goal.model.posterior(Z).rsample(torch.Size([count]))
+                value = drawn.reshape(-1, len(Z))[:count].detach()
             value = value - value.max(1, keepdim=True).values
             found = found.minimum(value if len(weights) == 1 else weight * value)
-        against = torch.stack([*self.others(unit).values()]).sum(0).clamp(min=-1e3)
+        against = self.against(unit).clamp(min=-1e3)
         return found + against * (1.0 - found.min(1, keepdim=True).values)
 
     def _log_improvement(self, unit: Array) -> Tensor:
@@ -145,7 +132,7 @@ class Acquisition:
         Z = goals[0].encode(unit)
         if self._botorch is not None:
             with torch.no_grad():
-                return torch.cat([self._botorch(part[:, None]) for part in torch.split(Z, CHUNK)])
+                return torch.as_tensor(self._botorch(Z[:, None]))
         if len(goals) > 1:
             return self._log_hypervolume(unit)
         model = goals[0].model
@@ -183,8 +170,14 @@ class Acquisition:
         lower, upper = self._cells
         gain = torch.ones((len(lower), len(unit)), dtype=torch.float64)
         for goal, low, high in zip(self.posterior.goals, lower.T, upper.T, strict=True):
-            moments = goal.moments(goal.encode(unit))
-            gain *= (_mean_excess(low, *moments) - _mean_excess(high, *moments)).clamp(min=0.0)
+            mean, variance = goal.moments(goal.encode(unit))
+            deviation = variance.sqrt()
+            # E[max(y - bound, 0)] of normal y, averaged over the ensemble
+            above, beyond = (
+                (deviation * _ei_helper((mean - bound[:, None, None]) / deviation)).mean(1)
+                for bound in (low, high)
+            )
+            gain *= (above - beyond).clamp(min=0.0)
         return gain.sum(0).clamp(min=1e-300).log()
 
     @cached_property
@@ -194,18 +187,8 @@ class Acquisition:
         known = np.flatnonzero(self.posterior.feasible[rows])
         reference = reference_point(-values, known[front(-values[known])])
         Y, point = torch.from_numpy(values[known]), torch.from_numpy(-reference)
-        if len(point) <= 3:
-            found = FastNondominatedPartitioning(point, Y).get_hypercell_bounds()
-        else:
-            alpha = get_default_partitioning_alpha(len(point))
-            found = NondominatedPartitioning(point, Y, alpha).get_hypercell_bounds()
+        found = FastNondominatedPartitioning(point, Y).get_hypercell_bounds()
         return found[0], found[1].clamp(max=1e6)
-
-
-def _mean_excess(bounds: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """E[max(y - bound, 0)] of normal y, averaged over the ensemble, `c x m`."""
-    deviation = variance.sqrt()
-    return torch.mean(deviation * _ei_helper((mean - bounds[:, None, None]) / deviation), 1)
 
 
 def predicted(posterior: SweepPosterior) -> tuple[Array, NDArray[np.intp]]:
@@ -244,7 +227,9 @@ def accepted_risk(failed: NDArray[np.bool_]) -> float:
     2, and the share of failures tends to the target: the step of adaptive conformal inference
     (Gibbs and Candes, "Adaptive conformal inference under distribution shift", 2021).
     """
-    later = failed_after_design(failed)
+    succeeded = np.flatnonzero(~failed)
+    design = max(NUM_DESIGN, int(succeeded[MIN_SUCCESSES - 1]) + 1) if len(succeeded) > 1 else None
+    later = failed[design:] if design else failed[:0]
     steps = TARGET * len(later) - float(later.sum())
     risk = FIRST_RISK * math.exp2(min(steps, 60.0))  # very many successes must not overflow
     return min(max(risk, MIN_RISK), MAX_RISK)
@@ -268,7 +253,7 @@ def cost_term(
         return None
     unit = space.encode([trial.params for trial in done])
     cost = LogGP.fit(fitter, unit, seconds)
-    return lambda unit: -power * torch.from_numpy(cost(unit))
+    return lambda unit: -power * (cost.moments(unit)[0] * cost.scale + cost.centre)
 
 
 def cost_power(budget: Budget, history: Sequence[Trial]) -> float:
@@ -279,21 +264,19 @@ def cost_power(budget: Budget, history: Sequence[Trial]) -> float:
     """
     ended = max((t.ended for t in history if t.ended is not None), default=0.0)
     worked = sum(trial.seconds for trial in history) if budget.worker_time else 0.0
-    spent = replace(budget, trials=None).spent(time=ended, worker_time=worked)
-    share = 1.0 if spent is None else spent
-    early = budget.trials is not None and len(history) / budget.trials > share
-    return 0.0 if early else max(0.0, 1.0 - share)
+    share = replace(budget, trials=None).spent(time=ended, worker_time=worked)
+    if share is None or (budget.trials is not None and len(history) / budget.trials > share):
+        return 0.0
+    return max(0.0, 1.0 - share)
 
 
-def prior_term(prior: UserPrior, num_trials: int) -> Term | None:
-    """The term of the user's prior after this many trials; None if there is none (piBO).
+def prior_term(prior: UserPrior, num_trials: int) -> Term:
+    """The term of the user's prior after this many trials; 0 if there is none (piBO).
 
     Hvarfner et al., "piBO: Augmenting acquisition functions with user beliefs for Bayesian
     optimization", ICLR 2022: the acquisition is multiplied by the prior to the power beta / n, so
     that the data outweigh it in the end.
     """
-    if not prior:
-        return None
     weight = BETA / max(1, num_trials)
     return lambda unit: weight * torch.from_numpy(prior.log_density(unit))
 
@@ -318,7 +301,7 @@ def prospect(
     rows = np.flatnonzero(acquisition.posterior.feasible[goal.rows] & first)
     if not isinstance(model, EnsembleGP) or transform is None or not len(rows):
         return None
-    mean = model.mean(goal.X[torch.from_numpy(rows)])
+    mean = model.moments(goal.X[torch.from_numpy(rows)])[0].mean(0)
     rows = rows[torch.argsort(-mean, stable=True)[:MAX_DECISIONS].numpy()]
     trials = [data.trials[row] for row in goal.rows[rows].tolist()]
     done = [i for i, t in enumerate(trials) if t.state is TrialState.COMPLETED][:MAX_REPEATED]
@@ -329,13 +312,13 @@ def prospect(
     if candidates:
         place = np.concatenate([data.unit[goal.rows[rows[done]]], unit])
         worth = knowledge_gains(model, X, candidates, len(rows))
-        against = torch.stack([*acquisition.others(place).values()]).sum(0)
-        chosen = int((worth * against.exp()).argmax())
+        chosen = int((worth * acquisition.against(place).exp()).argmax())
         repeat = trials[done[chosen]].number if chosen < len(done) else None
     best, variance = model.moments(known[:1])
     error = float((variance.mean() + best.var(correction=0)).sqrt())
     every = torch.cat([X, goal.encode(others)])
-    gain = expected_regret(model, every, torch.Generator().manual_seed(len(data)))
+    values = model.draws(every, NUM_DRAWS, torch.Generator().manual_seed(len(data.unit)))
+    gain = float((values.max(2).values - values[:, :, 0]).mean())
     scale = transform.scale * transform.spread
     return Prospect(gain * scale, error * scale, repeat)
 
@@ -351,30 +334,14 @@ def knowledge_gains(model: EnsembleGP, X: Tensor, rows: list[int], tried: int) -
     """
     mean, covariance = model.joint(X)
     before = mean[:, :tried].max(1).values  # K
-    noise = model.kernel.noise.detach()
     own = covariance.diagonal(dim1=1, dim2=2)[:, rows]
     quantiles = (torch.arange(NUM_QUANTILES, dtype=torch.float64) + 0.5) / NUM_QUANTILES
-    z = torch.special.ndtri(quantiles)
-    best = torch.full((len(rows),), -math.inf, dtype=torch.float64)
-    for count in RUNS:
-        slope = covariance[:, rows] / (own + noise / count).sqrt()[:, :, None]  # K x r x m
-        after = mean[:, None, :, None] + slope[:, :, :, None] * z  # K x r x m x q
-        highest = after[:, :, :tried].max(2).values
-        itself = after[:, range(len(rows)), rows]
-        gain = torch.maximum(highest, itself).mean(2) - before[:, None]
-        total = gain.clamp(min=0.0).pow(POWER).mean(0).pow(1 / POWER) / count
-        best = torch.maximum(best, total)
-    return best
-
-
-def expected_regret(model: EnsembleGP, X: Tensor, generator: torch.Generator) -> float:
-    """How much worse the first of some configurations is than the best of all, on average.
-
-    That is what going on can gain at most, if the best is among them.
-
-    Args:
-        model: of minus the goal's transformed loss.
-        X: `m x c`, first the recommended configuration.
-    """
-    values = model.draws(X, NUM_DRAWS, generator)
-    return float((values.max(2).values - values[:, :, 0]).mean())
+    counts = torch.tensor(RUNS, dtype=torch.float64)[:, None, None]
+    deviation = (own + model.kernel.noise.detach() / counts).sqrt()  # runs x K x r
+    slope = covariance[:, rows] / deviation[..., None]  # runs x K x r x m
+    after = mean[:, None, :, None] + slope[..., None] * torch.special.ndtri(quantiles)
+    highest = after[..., :tried, :].max(3).values  # runs x K x r x q
+    itself = after[:, :, range(len(rows)), rows]
+    gain = torch.maximum(highest, itself).mean(3) - before[:, None]
+    total = gain.clamp(min=0.0).pow(POWER).mean(1).pow(1 / POWER) / counts[:, 0]
+    return total.max(0).values

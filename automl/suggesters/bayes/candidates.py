@@ -89,10 +89,6 @@ class CandidateSampler:
                 points[~close.any(1), column] = np.nan
         return points
 
-    def middle(self, rng: np.random.Generator) -> Params | None:
-        """Every parameter at its prior's mode, its default or its middle; None if not legal."""
-        return self.domain.repair(self.prior.mode(), rng)
-
     def everywhere(
         self,
         rng: np.random.Generator,
@@ -111,7 +107,10 @@ class CandidateSampler:
         shares = np.where(self.unordered, shares, margin + (1.0 - 2.0 * margin) * shares)
         points = self.low + shares * (self.high - self.low)
         if not margin:
-            self._put_at_ends(rng, points[count // 2 :])
+            half = points[count // 2 :]
+            rate = rng.choice([1.0 / len(self.low), 2.0 / len(self.low), 0.5], size=(len(half), 1))
+            moved = (rng.random(half.shape) < rate) & ~self.unordered
+            half[moved] = np.where(rng.random(half.shape) < 0.5, self.low, self.high)[moved]
         from_prior = int(prior_share * count) if self.prior else 0
         if from_prior:
             points[:from_prior] = self.prior.draw(rng, points[:from_prior])
@@ -144,16 +143,9 @@ class CandidateSampler:
             points[rows, column] = self.low[column] + value * span
         return self.legal(self.snap(points))
 
-    def _put_at_ends(self, rng: np.random.Generator, points: Array) -> None:
-        d = points.shape[1]
-        rate = rng.choice([1.0 / d, 2.0 / d, 0.5], size=(len(points), 1))
-        moved = (rng.random(points.shape) < rate) & ~self.unordered
-        end = np.where(rng.random(points.shape) < 0.5, self.low, self.high)
-        points[moved] = end[moved]
-
     def legal(self, points: Array) -> Array:
         """Those of the points that satisfy the constraints."""
-        return points[self.domain.feasible(points)] if self.domain.constrained else points
+        return points[self.domain.feasible(points)]
 
     def near(
         self, rng: np.random.Generator, bases: Array, count: int, scales: tuple[float, float]
@@ -198,16 +190,6 @@ class CandidateSampler:
         value = np.where(self.unordered, np.where(resample, rng.random((count, d)), filled), value)
         return self.snap(np.where(moved, value, filled))
 
-    def forced(self, rng: np.random.Generator, points: Array, column: int, value: float) -> Array:
-        """The points with one parameter set, and newly active parameters drawn, if still legal."""
-        points = np.where(np.isnan(points), rng.random(points.shape), points)
-        waiting = [(column, value)]
-        while waiting:
-            column, value = waiting.pop()
-            points[:, column] = value
-            waiting += [(parent, float(rng.choice(of))) for parent, of in self.rules[column]]
-        return self.legal(self.snap(points))
-
     def crossed(self, rng: np.random.Generator, bases: Array, count: int) -> Array:
         """`count` points, each coordinate from one of two of the `bases`."""
         first, second = (bases[rng.integers(len(bases), size=count)] for _ in range(2))
@@ -222,8 +204,7 @@ class CandidateSampler:
         """The first candidate that is legal and new, else a random one; none if none is left."""
         parts = (pool[start : start + DECODED] for start in range(0, len(pool), DECODED))
         decoded = chain.from_iterable(map(self.space.decode, parts))
-        found = self.domain.first_new(decoded, taken)
-        return self.domain.new_points(rng, taken, 1) if found is None else [found]
+        return self.domain.first_new(decoded, taken) or self.domain.new_points(rng, taken, 1)
 
 
 class InitialDesign:
@@ -272,14 +253,6 @@ class InitialDesign:
         return total * min(1.0, NUM_DESIGN / max(len(known), 1))
 
 
-def failed_after_design(failed: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which of the trials after the initial design failed; empty as long as it goes on."""
-    succeeded = np.flatnonzero(~failed)
-    if len(succeeded) < MIN_SUCCESSES:
-        return failed[:0]
-    return failed[max(NUM_DESIGN, int(succeeded[MIN_SUCCESSES - 1]) + 1) :]
-
-
 def untried_option(
     sampler: CandidateSampler, unit: Array, failed: NDArray[np.bool_], number: int
 ) -> tuple[int, float] | None:
@@ -297,17 +270,15 @@ def untried_option(
     """
     if number % OPTION_EVERY or not failed.any():
         return None
-    found: list[tuple[float, tuple[int, float]]] = []
+    found: list[tuple[int, int, float]] = []
     for column in np.flatnonzero(sampler.unordered).tolist():
-        cells = sampler.cells[column]
-        if cells is None or len(cells) < 3:  # the surrogate explores fewer well enough
-            continue
-        for value in cells.tolist():
+        cells: Array = sampler.cells[column]  # type: ignore[assignment]
+        for value in cells.tolist() if len(cells) > 2 else ():  # the surrogate explores fewer
             rows = np.abs(unit[:, column] - value) < SAME
-            tried = int(rows.sum())
-            if tried < HOPELESS and failed[rows].all() and len(cells) * tried * 3 < number:
-                found.append((len(cells) * tried, (column, value)))
-    return min(found, key=lambda one: one[0])[1] if found else None
+            share = len(cells) * int(rows.sum())
+            if rows.sum() < HOPELESS and failed[rows].all() and 3 * share < number:
+                found.append((share, column, value))
+    return min(found)[1:] if found else None
 
 
 def with_option(
@@ -322,12 +293,16 @@ def with_option(
 
     So the trial tells about the option. Arguments as in `maximise`.
     """
-    pool = sampler.forced(rng, np.repeat(best, COPIES, axis=0), *option)
-    values = score(pool).numpy() if len(pool) else np.empty(0)
+    column, value = option
+    pool = np.repeat(best, COPIES, axis=0)
+    pool = np.where(np.isnan(pool), rng.random(pool.shape), pool)
+    pool[:, column] = value
+    pool = sampler.legal(sampler.snap(pool))
+    pool = pool[pool[:, column] == value]  # the others lack its parent
+    values = score(pool).numpy()
     order = np.argsort(-values, kind="stable")
     promising = sampler.space.decode(pool[order[values[order] > WORTHLESS]])
-    found = sampler.domain.first_new(promising, taken)
-    return [] if found is None else [found]
+    return sampler.domain.first_new(promising, taken)
 
 
 def maximise(
@@ -391,19 +366,12 @@ def _units(parameter: Parameter, values: Iterable[Value]) -> Array:
 
 
 def _cells(whole: Parameter, part: Parameter) -> Array | None:
-    if isinstance(part, Choice):
-        return _units(whole, part.choices)
-    if part.size == 1 or (part.size and max(part.size, whole.size or 0) <= MAX_CELLS):
-        return _units(whole, part.values())
-    return None
+    small = part.size == 1 or (part.size and max(part.size, whole.size or 0) <= MAX_CELLS)
+    return _units(whole, part.values()) if small or isinstance(part, Choice) else None
 
 
 def _range(whole: Parameter, part: Parameter) -> tuple[float, float]:
-    if part is whole or not (isinstance(whole, Float | Int) and isinstance(part, Float | Int)):
+    if part is whole or not isinstance(part, Float | Int):
         return 0.0, 1.0
-    inner = _units(whole, (part.low, part.high))
-    if whole.step is not None:
-        below = whole.to_unit(part.low - whole.step) if part.low > whole.low else -inner[0]
-        above = whole.to_unit(part.high + whole.step) if part.high < whole.high else 2 - inner[1]
-        return (inner[0] + below) / 2, (inner[1] + above) / 2
-    return inner[0], inner[1]
+    low, high = _units(whole, (part.low, part.high))
+    return low, high

@@ -13,9 +13,7 @@ from automl.core.trial import WIDTH, CurvePoint
 from search_spaces import Space
 
 Array = NDArray[np.float64]
-ESTIMATE = "estimated_memory_bytes"
 NUM_BEST = 10
-PENDING = frozenset({TrialState.WAITING, TrialState.RUNNING})
 
 
 @dataclass(frozen=True)
@@ -43,9 +41,6 @@ class TrialData:
     curves: Sequence[Array]
     trials: Sequence[Trial]
 
-    def __len__(self) -> int:
-        return len(self.unit)
-
 
 # Of one trial: losses, further metrics, measured and estimated peak bytes (NaN if unknown); the
 # kind of failure, the curve.
@@ -59,7 +54,7 @@ class TrialReader:
     interrupted counts with its reports.
 
     Args:
-        space: of the configurations. Trials of another space are left out.
+        space: of the configurations.
         goals: whose metrics are read as losses.
         others: names of further metrics, read as they are.
     """
@@ -68,15 +63,11 @@ class TrialReader:
         self.space = space
         self.goals = goals
         self.others = others
-        self._known: dict[int, tuple[Trial, bool, TrialRow | None]] = {}  # by trial number
-
-    def legal(self, trials: Sequence[Trial]) -> list[Trial]:
-        """The trials without those of another space."""
-        return [trial for trial in trials if self._lookup(trial)[0]]
+        self._known: dict[int, tuple[Trial, TrialRow | None]] = {}  # by trial number
 
     def __call__(self, history: Sequence[Trial]) -> TrialData:
-        """The trials of this space that are not pending."""
-        rows = [(trial, self._lookup(trial)[1]) for trial in history]
+        """The trials that are not pending."""
+        rows = [(trial, self._row(trial)) for trial in history]
         known = [(trial, *row) for trial, row in rows if row is not None]
         trials = [trial for trial, *_ in known]
         g, c = len(self.goals), len(self.others)
@@ -88,23 +79,22 @@ class TrialReader:
             others=values[:, g:-2],
             failed=kinds != "",
             kinds=kinds,
-            memory=_completed(values[:, -2:]),
+            memory=_completed(values[:, -2], values[:, -1]),
             curves=[curve for *_, curve in known],
             trials=trials,
         )
 
-    def _lookup(self, trial: Trial) -> tuple[bool, TrialRow | None]:
-        known, legal, row = self._known.get(trial.number, (None, False, None))
+    def _row(self, trial: Trial) -> TrialRow | None:
+        known, row = self._known.get(trial.number, (None, None))
         if known is not trial:
-            if known is None or known.params is not trial.params:
-                legal = self.space.legal(trial.params)
-            row = self._read(trial) if legal else None
-            self._known[trial.number] = (trial, legal, row)
-        return legal, row
+            row = self._read(trial)
+            self._known[trial.number] = trial, row
+        return row
 
     def _read(self, trial: Trial) -> TrialRow | None:
         kind = trial.failure or ""
-        if trial.state in PENDING or kind == "preempted":  # which no configuration causes
+        pending = trial.state in (TrialState.WAITING, TrialState.RUNNING)
+        if pending or kind == "preempted":  # which no configuration causes
             return None
         losses = [loss_of(trial, goal) for goal in self.goals]
         failed = trial.state is TrialState.FAILED
@@ -115,34 +105,19 @@ class TrialReader:
                 return None
         others = [trial.metrics.get(name, math.nan) for name in self.others]
         values = losses + [x if math.isfinite(x) else math.nan for x in others]
-        peaks = [
-            _measured(trial),
-            _positive(trial.metrics.get(ESTIMATE, trial.estimated_memory_bytes)),
-        ]
+        peak = trial.metrics.get("peak_memory_bytes", trial.peak_memory_bytes)
+        estimate = trial.metrics.get("estimated_memory_bytes", trial.estimated_memory_bytes)
+        peaks = [math.nan if kind == "out_of_memory" else _positive(peak), _positive(estimate)]
         values = [math.nan if failed else value for value in values]
         kind = (kind or "crashed") if failed else ""
         return values + peaks, kind, curve_of(trial, self.goals[0])
 
 
-def _completed(peaks: Array) -> Array:
-    """Measured peaks, else estimates, scaled by the ratio of both in other trials.
-
-    Args:
-        peaks: `n x 2`, measured and estimated.
-    """
-    memory, estimates = peaks[:, 0], peaks[:, 1]
-    both = np.isfinite(memory) & np.isfinite(estimates)
-    if not both.any():
-        return memory
-    ratio = float(np.median(memory[both] / estimates[both]))
-    return np.where(np.isfinite(memory), memory, ratio * estimates)
-
-
-def _measured(trial: Trial) -> float:
-    if trial.failure == "out_of_memory":
-        return math.nan
-    found = _positive(trial.metrics.get("peak_memory_bytes"))
-    return _positive(trial.peak_memory_bytes) if math.isnan(found) else found
+def _completed(measured: Array, estimates: Array) -> Array:
+    """Measured peaks, else estimates, scaled by the ratio of both in other trials."""
+    ratios = (measured / estimates)[np.isfinite(measured / estimates)]
+    ratio = float(np.median(ratios)) if len(ratios) else math.nan
+    return np.where(np.isfinite(measured), measured, ratio * estimates)
 
 
 def _positive(number: object) -> float:
@@ -156,14 +131,10 @@ def curve_of(trial: Trial, goal: Goal) -> Array:
     last report's steps and seconds.
     """
     table: Array = np.array(trial.reports.curve(goal).table(len(trial.reports))).reshape(-1, WIDTH)
-    points = CurvePoint(*table.T)
+    points = CurvePoint(*table[(table[:, 0] > 0) & (table[:, 1] > 0)].T)
     rows: Array = np.column_stack([points.step, points.seconds, points.best])
-    trained = (rows[:, 0] > 0) & (rows[:, 1] > 0)
-    with_value: Array = rows[trained & np.isfinite(points.loss)]
-    if not len(with_value):
-        with_value = rows[trained][-1:]
-        with_value[:, 2] = math.inf
-    return with_value
+    known = np.isfinite(points.loss)
+    return rows[known] if known.any() else rows[-1:]
 
 
 def loss_of(trial: Trial, goal: Goal) -> float:
@@ -193,21 +164,17 @@ def best_rows(
     """
     rows = np.flatnonzero(feasible if feasible.any() else np.isfinite(data.losses[:, 0]))
     if data.losses.shape[1] > 1:
-        return np.roll(rows[front(data.losses[rows])], -len(data))[: 2 * NUM_BEST]
+        return np.roll(rows[front(data.losses[rows])], -len(data.unit))[: 2 * NUM_BEST]
     losses = data.losses[:, 0] if smoothed is None else smoothed
     return rows[np.argsort(losses[rows], kind="stable")[:NUM_BEST]]
 
 
 def front(losses: Array) -> NDArray[np.intp]:
-    """Rows of `n x g` losses that no other row dominates, the first of equal ones, ascending.
+    """Rows of `n x g` losses that no other row dominates, the first of equal ones, ascending."""
+    import torch
+    from botorch.utils.multi_objective.pareto import is_non_dominated
 
-    O(n k) for a front of k.
-    """
-    kept: list[int] = []
-    for row in np.lexsort(losses.T[::-1]).tolist():  # a row that dominates another precedes it
-        if not (losses[kept] <= losses[row]).all(1).any():
-            kept.append(row)
-    return np.sort(np.array(kept, dtype=np.intp))
+    return np.flatnonzero(is_non_dominated(torch.from_numpy(-losses)).numpy())
 
 
 def violations(values: Array, constraint: Constraint) -> Array:

@@ -14,7 +14,7 @@ Bayesian optimization performs great in high dimensions", 2024).
 
 import math
 from collections.abc import Collection
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -84,8 +84,9 @@ class Encoder:
         self.groups = torch.tensor([j for j, k in enumerate(self.sizes) for _ in range(k or 1)])
         each = [j for j, k in enumerate(self.sizes) for _ in range(k or 4)]
         self.effect_groups = torch.tensor(each if effects else [], dtype=torch.long)
-        shares = activity(space)
-        num_active = max(1.0, sum(shares[p.name] for p in listed) + extra)
+        some = np.random.default_rng(0).random((256, len(every)))
+        active = np.isfinite(space.encode(space.decode(some)))[:, rows]
+        num_active = max(1.0, float(active.sum(1).mean()) + extra)
         alone = [math.log(OPTION if size else NUMBER) for size in self.sizes]
         self.location = torch.tensor(alone, dtype=torch.float64) + 0.5 * math.log(num_active)
         if extra:  # these are known to matter
@@ -146,21 +147,16 @@ class EnsembleMatern(Kernel):  # type: ignore[misc]
         """The noise variances, `K x 1`."""
         return self.values[:, 1:2]
 
-    def only(self, member: int) -> Self:
-        """The kernel of one vector."""
-        raw = self.raw.detach()[member : member + 1]
-        return type(self)(self.encoder, raw, self.noise_prior)
-
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **_: Any) -> Tensor:
         """Covariances `... x K x n x m` of coordinates `... x n x c` and `... x m x c`."""
         values, of, c = self.values, self.encoder, len(self.encoder.groups)
         length, scale = values[:, None, 2:][..., of.groups], values[:, 0, None]
         z1, z2 = x1[..., :c] / length, x2[..., :c] / length
         if diag:
-            found = scale * _matern((z1 - z2).square().sum(-1)) + 1.0
+            found = scale * matern52((z1 - z2).square().sum(-1)) + 1.0
         else:
             squares = z1.square().sum(-1)[..., :, None] + z2.square().sum(-1)[..., None, :]
-            found = scale[..., None] * _matern(squares - 2.0 * (z1 @ z2.mT)) + 1.0
+            found = scale[..., None] * matern52(squares - 2.0 * (z1 @ z2.mT)) + 1.0
         if not of.effects:
             return found
         pairs, weights = values[:, 2 + len(of.location), None], values[:, 3 + len(of.location) :]
@@ -179,19 +175,7 @@ def _waves(x: Array) -> Array:
     return np.asarray(np.concatenate([np.cos(angles), np.sin(angles)], 1) * scale)
 
 
-def _matern(squares: Tensor) -> Tensor:
+def matern52(squares: Tensor) -> Tensor:
+    """The Matern-5/2 kernel of squared distances."""
     r = (5.0 * squares.clamp(min=1e-14)).sqrt()
     return (1.0 + r + r * r / 3.0) * torch.exp(-r)
-
-
-def activity(space: Space) -> dict[str, float]:
-    """Share of random configurations in which each parameter is active, its parents independent."""
-    shares: dict[str, float] = {}
-    for name, parameter in space.parameters.items():  # parents first
-        shares[name] = 1.0
-        for parent, values in parameter.when.items():
-            of = space.parameters[parent]
-            shares[name] *= shares[parent] * (
-                len(values) / len(of.choices) if isinstance(of, Choice) else 1.0
-            )
-    return shares

@@ -10,10 +10,9 @@ bytes, which have effects and few vectors.
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections import OrderedDict
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -59,30 +58,22 @@ class EnsembleGP(Model):  # type: ignore[misc]
         self.kernel, self.X = kernel, X
         self.y = y.expand(len(kernel.raw), -1)
         with torch.no_grad():
-            covariance = kernel.forward(X, X)
-            factor, info, jitter = *self._factor(covariance, JITTER), JITTER
-            while bool((info != 0).any()) and jitter < 1.0:
-                jitter *= 10
-                factor, info = self._factor(covariance, jitter)
+            covariance, noise = kernel.forward(X, X), kernel.noise[:, :, None]
+            for jitter in (JITTER * 10.0**i for i in range(8)):
+                whole = covariance + (noise + jitter) * torch.eye(len(X), dtype=X.dtype)
+                factor, info = torch.linalg.cholesky_ex(whole)
+                if not info.any():
+                    break
             identity = torch.eye(len(X), dtype=X.dtype).expand_as(factor)
             self.whiten = torch.linalg.solve_triangular(factor, identity, upper=False)
             self.alpha = self.whiten.mT @ (self.whiten @ self.y[:, :, None])
 
-    def _factor(self, covariance: Tensor, jitter: float) -> tuple[Tensor, Tensor]:
-        noise = (self.kernel.noise + jitter)[:, :, None] * torch.eye(
-            len(self.X), dtype=self.X.dtype
-        )
-        factor, info = torch.linalg.cholesky_ex(covariance + noise)
-        return factor, info
-
     @property
     def num_outputs(self) -> int:
-        """One metric."""
         return 1
 
     @property
     def batch_shape(self) -> torch.Size:
-        """The ensemble, as in BoTorch's other ensembles."""
         return torch.Size([len(self.y)])
 
     @torch.no_grad()
@@ -116,13 +107,7 @@ class EnsembleGP(Model):  # type: ignore[misc]
 
     def moments(self, Z: Tensor) -> tuple[Tensor, Tensor]:
         """Means and variances of the noise-free function at `m x c` coordinates, `K x m` each."""
-        parts = [self._moments(part)[:2] for part in torch.split(Z, CHUNK)]
-        return torch.cat([p[0] for p in parts], 1), torch.cat([p[1] for p in parts], 1)
-
-    @torch.no_grad()
-    def mean(self, Z: Tensor) -> Tensor:
-        """Mean of the ensemble's means, `m`; cheaper than `moments`."""
-        return torch.mean((self.kernel.forward(Z, self.X) @ self.alpha)[..., 0], 0)
+        return self._moments(Z)[:2]
 
     def improvement(self, Z: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of f(Z) - f(X[index]), `K x m` each: both values are uncertain.
@@ -131,24 +116,24 @@ class EnsembleGP(Model):  # type: ignore[misc]
             index: `K`, the trial that each hyperparameter vector compares with.
         """
         members = torch.arange(len(index))
-        means_at, variances_at, _, whites_at = self._moments(self.X)
-        mean_at, variance_at = means_at[members, index], variances_at[members, index]
-        white_at = whites_at[members, index]
-        means, variances = [], []
-        for part in torch.split(Z, CHUNK):
-            mean, variance, k, white = self._moments(part)
-            both = k[members, :, index] - (white @ white_at[:, :, None])[:, :, 0]
-            means.append(mean - mean_at[:, None])
-            variances.append(variance + variance_at[:, None] - 2.0 * both)
-        return torch.cat(means, 1), torch.cat(variances, 1).clamp(min=1e-12)
+        mean_at, variance_at, _, white_at = (of[members, index] for of in self._at_trials)
+        mean, variance, k, white = self._moments(Z)
+        both = k[members, :, index] - (white @ white_at[:, :, None])[:, :, 0]
+        variance = variance + variance_at[:, None] - 2.0 * both
+        return mean - mean_at[:, None], variance.clamp(min=1e-12)
+
+    @cached_property
+    def _at_trials(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return self._moments(self.X)
 
     def draw(self, Z: Tensor, count: int, generator: torch.Generator) -> Tensor:
-        """Functions drawn from the posterior, at `m x c` coordinates, `count x m`."""
+        """Functions drawn, each under a random vector, at `m x c` coordinates, `count x m`."""
         chosen = torch.randint(len(self.y), (count,), generator=generator)
         found = torch.empty((count, len(Z)), dtype=Z.dtype)
         for one in sorted(set(chosen.tolist())):
-            single = EnsembleGP(self.kernel.only(one), self.X, self.y[one])
-            rows = torch.nonzero(chosen == one)[:, 0]
+            raw, rows = self.kernel.raw.detach()[[one]], torch.nonzero(chosen == one)[:, 0]
+            kernel = EnsembleMatern(self.kernel.encoder, raw, self.kernel.noise_prior)
+            single = EnsembleGP(kernel, self.X, self.y[one])
             found[rows] = single.draws(Z, len(rows), generator)[0]
         return found
 
@@ -231,36 +216,27 @@ class Knee(OutcomeTransform):  # type: ignore[misc]
         if not spread > 1e-12 * max(abs(self.median), abs(best), 1e-300):
             spread = float(np.ptp(values)) or 1.0
         self.spread, self.mean, self.scale = spread, 0.0, 1.0
-        raw = self.transform(values)
-        self.mean, deviation = float(raw.mean()), float(raw.std())
+        raw, _ = self(torch.from_numpy(values))
+        self.mean, deviation = float(raw.mean()), float(raw.std(correction=0))
         self.scale = deviation if deviation > 1e-9 else 1.0
 
     def forward(
         self, Y: Tensor, Yvar: Tensor | None = None, X: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """The transformed losses; noise is learned after the transform."""
-        return torch.from_numpy(self.transform(Y.numpy())), Yvar
+        z = (Y.clamp(-LIMIT, LIMIT) - self.median) / self.spread
+        above = torch.log1p((z.clamp(-LIMIT, LIMIT) - KNEE).clamp(min=0.0))
+        z = z.clamp(-LIMIT, KNEE) + TAIL * torch.log1p(above / TAIL)
+        return (z - self.mean) / self.scale, Yvar
 
     def untransform(
         self, Y: Tensor, Yvar: Tensor | None = None, X: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """The losses before the transform."""
-        return torch.from_numpy(self.inverse(Y.numpy())), Yvar
-
-    def transform(self, values: Array) -> Array:
-        """The transformed losses."""
-        with np.errstate(over="ignore"):
-            z = np.clip((np.clip(values, -LIMIT, LIMIT) - self.median) / self.spread, -LIMIT, LIMIT)
-        above = np.log1p(np.maximum(z - KNEE, 0.0))
-        z = np.minimum(z, KNEE) + TAIL * np.log1p(above / TAIL)
-        return np.asarray((z - self.mean) / self.scale, dtype=np.float64)
-
-    def inverse(self, transformed: Array) -> Array:
-        """The losses before the transform."""
-        z = np.asarray(transformed) * self.scale + self.mean
-        above = TAIL * np.expm1(np.clip((z - KNEE) / TAIL, 0.0, 8.0))
-        z = np.minimum(z, KNEE) + np.expm1(np.minimum(above, 600.0))
-        return np.asarray(z * self.spread + self.median, dtype=np.float64)
+        z = Y * self.scale + self.mean
+        above = TAIL * torch.expm1(((z - KNEE) / TAIL).clamp(0.0, 8.0))
+        z = z.clamp(max=KNEE) + torch.expm1(above.clamp(max=600.0))
+        return z * self.spread + self.median, Yvar
 
 
 def excess_scores(excess: Array, known: Array) -> Array:
@@ -318,7 +294,7 @@ class Fitter:
     seed: int
     noise: tuple[float, float] = NOISE
     members: int = MEMBERS[0][1]
-    memory: OrderedDict[bytes, Tensor] = field(default_factory=OrderedDict)
+    memory: dict[bytes, Tensor] = field(default_factory=dict)
 
     @classmethod
     def of_aspects(
@@ -362,20 +338,21 @@ class Fitter:
     def kernel(self, unit: Array, y: Array, order: Array) -> EnsembleMatern:
         """The kernel with the likeliest hyperparameters; see `fit`."""
         rows = best_and_random(order, MAX_FITTED, self.seed)
-        parts = np.ascontiguousarray(unit[rows]), np.ascontiguousarray(y[rows])
-        key = hashlib.sha256(b"".join(part.tobytes() for part in parts)).digest()
+        unit, values = unit[rows], y[rows]
+        key = unit.tobytes() + values.tobytes()
         if key not in self.memory:
             most = next(size for trials, size in MEMBERS if len(y) <= trials)
             generator = torch.Generator().manual_seed(1000 * self.seed + len(y))
             d = len(self.encoder.sizes)
             shape = (min(most, self.members), 3 + 2 * d if self.encoder.effects else 2 + d)
             drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
-            anchors = None if self.encoder.effects else drawn
-            raw = (0.5 if self.encoder.effects else 1.0) * drawn
-            kernel = EnsembleMatern(self.encoder, raw, self.noise, anchors)
-            self.memory[key] = most_likely(
-                kernel, self.encoder(parts[0]), torch.from_numpy(parts[1])
+            kernel = (
+                EnsembleMatern(self.encoder, 0.5 * drawn, self.noise)
+                if self.encoder.effects
+                else EnsembleMatern(self.encoder, drawn, self.noise, anchors=drawn.clone())
             )
-            while len(self.memory) > MAX_KEPT:
-                self.memory.popitem(last=False)
+            if len(self.memory) == MAX_KEPT:
+                self.memory.pop(next(iter(self.memory)))
+            X, targets = self.encoder(unit), torch.from_numpy(values)
+            self.memory[key] = most_likely(kernel, X, targets)
         return EnsembleMatern(self.encoder, self.memory[key], self.noise)

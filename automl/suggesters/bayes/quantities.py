@@ -7,7 +7,7 @@ it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,14 +77,6 @@ class LogGP:
         model, _ = fitter.fit(unit, (y - centre) / scale)
         return cls(fitter.encoder, model, centre, scale)
 
-    def __call__(self, unit: Array) -> Array:
-        """Expected logarithm of `m` configurations."""
-        return np.asarray(self.mean(unit).numpy() * self.scale + self.centre)
-
-    def mean(self, unit: Array) -> Tensor:
-        """Mean of the standardised logarithm of `m` configurations."""
-        return self.model.mean(self.encoder(unit))
-
     def moments(self, unit: Array) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of the standardised logarithm of `m` configurations."""
         mean, variance = self.model.moments(self.encoder(unit))
@@ -104,9 +96,9 @@ class LatentThreshold:
 
     def __init__(self, quantity: LogGP, succeeded: Array, failed: Array) -> None:
         self.quantity = quantity
-        least = float(quantity.mean(succeeded).max())
-        if len(failed) > MAX_FAILED:  # the failures with the smallest quantity say most
-            failed = failed[quantity.mean(failed).argsort()[:MAX_FAILED].numpy()]
+        least = float(quantity.moments(succeeded)[0].max())
+        # The failures with the smallest quantity say most.
+        failed = failed[quantity.moments(failed)[0].argsort()[:MAX_FAILED].numpy()]
         mean, deviation = quantity.moments(failed)
         deviation = deviation.clamp(min=MIN_DEVIATION)
         most = max(least + MIN_DEVIATION, float((mean + BEYOND * deviation).max()))
@@ -127,41 +119,12 @@ class LatentThreshold:
         return torch.logsumexp(weighted, 0).clamp(max=0.0)
 
 
-@dataclass(frozen=True)
-class DeadlineEncoder:
-    """Encodes configurations and their expected progress at the deadline.
-
-    Args:
-        encoder: of configurations with progress as a last column.
-        pace: predicts seconds per step. It is assumed one standard deviation better than
-            predicted, so that a configuration is tried unless it is known to be slow.
-        seconds: the deadline.
-        low, high: logarithms of the smallest and the largest number of steps seen.
-    """
-
-    encoder: Encoder
-    pace: LogGP
-    seconds: float
-    low: float
-    high: float
-
-    def __call__(self, unit: Array) -> Tensor:
-        """Coordinates of `m x d` configurations at the deadline."""
-        mean, deviation = self.pace.moments(unit)
-        optimistic = (mean - deviation).numpy() * self.pace.scale + self.pace.centre
-        return self.encoder(self.after(unit, math.log(self.seconds) - optimistic))
-
-    def after(self, unit: Array, log_steps: Array) -> Array:
-        """Configurations with their progress as a last column, `m x (d + 1)`."""
-        progress = (log_steps - self.low) / max(self.high - self.low, 1e-9)
-        return np.column_stack([unit, np.clip(progress, -MARGIN, 1.0 + MARGIN)])
-
-
 class DeadlineModel:
     """Fits a goal `within` a deadline, composed of quality by step and seconds by step.
 
     Each part is modelled over the parameters that affect it. A setting that changes only the speed
-    then moves a configuration along known learning curves, and every report is an observation.
+    then moves a configuration along known learning curves, and every report is an observation. The
+    model of quality has the logarithm of the steps as a further input.
     """
 
     def __init__(self, space: Space, goal: Goal, seed: int) -> None:
@@ -172,48 +135,51 @@ class DeadlineModel:
     def possible(self, data: TrialData) -> bool:
         """Whether there is a deadline, and every trial with a result has a learning curve."""
         rows = np.flatnonzero(np.isfinite(data.losses[:, 0]))
-        curves = [data.curves[row] for row in rows.tolist()]
-        whole = all(len(c) > 0 and math.isfinite(c[-1, 2]) for c in curves)
+        whole = all(np.isfinite(data.curves[row][-1:, 2]).any() for row in rows.tolist())
         return self.goal.within is not None and len(rows) >= 2 and whole
 
-    def fit(self, data: TrialData) -> tuple[DeadlineEncoder, EnsembleGP, Knee, NDArray[np.intp]]:
+    def fit(
+        self, data: TrialData
+    ) -> tuple[Callable[[Array], Tensor], EnsembleGP, Knee, NDArray[np.intp]]:
         """Encoder, model of minus the transformed loss, transform, and the rows of its trials."""
         rows = np.flatnonzero(np.isfinite(data.losses[:, 0]))
         transform = Knee(settled(data.losses[rows, 0]))
-        points, last = _points([data.curves[row] for row in rows.tolist()])
-        trial, log_steps = points[:, 0].astype(np.intp), np.log(points[:, 1])
-        y = -transform.transform(points[:, 2])
-        count = int((trial < milestone(len(rows))).sum())
-        timed = np.array([len(curve) > 0 for curve in data.curves])
-        ends = np.array([curve[-1] for curve in data.curves if len(curve)])
+        timed = [row for row, curve in enumerate(data.curves) if len(curve)]
+        ends = np.array([data.curves[row][-1] for row in timed])
         pace = LogGP.fit(self.speed, data.unit[timed], ends[:, 1] / ends[:, 0])
-        encoder = DeadlineEncoder(
-            self.quality.encoder,
-            pace,
-            float(self.goal.within or 1.0),
-            float(log_steps[:count].min()),
-            float(log_steps[:count].max()),
+        points = np.array(
+            [
+                (i, *point)
+                for i, row in enumerate(rows.tolist())
+                for point in _two_points(data.curves[row])
+            ]
         )
-        x = encoder.after(data.unit[rows[trial]], log_steps)
+        trial, log_steps = points[:, 0].astype(np.intp), np.log(points[:, 1])
+        last = np.flatnonzero(np.diff(trial, append=-1))  # points of each trial
+        y = -transform(torch.from_numpy(points[:, 3]))[0].numpy()
+        some = trial < milestone(len(rows))
+        low, high = log_steps[some].min(), log_steps[some].max()
+
+        def after(unit: Array, log_steps: Array) -> Array:
+            progress = (log_steps - low) / max(high - low, 1e-9)
+            return np.column_stack([unit, np.clip(progress, -MARGIN, 1.0 + MARGIN)])
+
+        def at_deadline(unit: Array) -> Tensor:
+            mean, deviation = pace.moments(unit)
+            # So a configuration is tried unless it is known to be slow.
+            optimistic = (mean - deviation).numpy() * pace.scale + pace.centre
+            return self.quality.encoder(after(unit, math.log(self.goal.within or 1.0) - optimistic))
+
+        x = after(data.unit[rows[trial]], log_steps)
         kept = best_and_random(data.losses[rows, 0], MAX_CONDITIONED // 2, self.seed)
         rest = np.flatnonzero(np.isin(trial, kept) & ~np.isin(np.arange(len(y)), last))
         order = np.concatenate([last[kept], rest])
-        kernel = self.quality.kernel(x[:count], y[:count], -y[:count])
+        kernel = self.quality.kernel(x[some], y[some], -y[some])
         model = EnsembleGP(kernel, self.quality.encoder(x[order]), torch.from_numpy(y[order]))
-        return encoder, model, transform, rows[kept]
+        return at_deadline, model, transform, rows[kept]
 
 
-def _points(curves: Sequence[Array]) -> tuple[Array, NDArray[np.intp]]:
-    """Points of each curve, and the rows of the curves' last points.
-
-    Returns:
-        Trial, steps and loss of one or two points of each curve, `p x 3`; one row a curve, `t`.
-    """
-    points: list[tuple[float, float, float]] = []
-    last = []
-    for trial, curve in enumerate(curves):
-        early = int(np.argmin(np.abs(np.log(curve[:, 0] * EARLIER / curve[-1, 0]))))
-        for i in sorted({early, len(curve) - 1}):
-            points.append((trial, curve[i, 0], curve[i, 2]))
-        last.append(len(points) - 1)
-    return np.array(points, dtype=np.float64), np.array(last, dtype=np.intp)
+def _two_points(curve: Array) -> Array:
+    """The last point of a curve, after one with fewer steps if there is one."""
+    early = int(np.argmin(np.abs(np.log(curve[:, 0] * EARLIER / curve[-1, 0]))))
+    return curve[sorted({early, len(curve) - 1})]

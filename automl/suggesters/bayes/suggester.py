@@ -18,7 +18,7 @@
     4. smoothed = posterior.smoothed()                 expected losses of the trials
     5. best = best_rows(data, feasible, smoothed)      the ten best, or the front
     6. acquisition = Acquisition(posterior, ...)       log improvement and what speaks against it
-    7. acquisition = acquisition.with_pending(...)     pending trials end as predicted
+    7. posterior = posterior.with_pending(...)         pending trials end as predicted
     8. best_drawn(sampler, acquisition.drawn, ...)     some: the best of a function drawn from it
     9. maximise(sampler, acquisition, best, ...)       the others: the most valuable candidate
    10. sampler.first_new(pool, taken, rng)             legal, and never tried before
@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from automl.core import Constraint, Goal, Trial
-from automl.suggesters.base import Belief, Prospect, SearchContext, Suggester
+from automl.suggesters.base import Prospect, SearchContext, Suggester
 from automl.suggesters.domain import Domain
 from automl.suggesters.user_prior import UserPrior, best_of, prior_from_best
 from search_spaces import Space
@@ -119,7 +119,6 @@ class BayesSuggester(Suggester):
     name: ClassVar[str] = "bayes"
     uses_context: ClassVar[bool] = True
     predicts_gain: ClassVar[bool] = True
-    guides_stopper: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -147,10 +146,8 @@ class BayesSuggester(Suggester):
     def suggest(
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
     ) -> list[Params]:
-        """See `Suggester.suggest`. A design without failures does not need torch."""
-        legal, waiting = self._reader.legal(history), self._reader.legal(pending)
-        data, taken = self._reader(legal), self.trial_keys(legal, waiting)
-        ahead = [trial.params for trial in waiting]
+        data, taken = self._reader(history), self.trial_keys(history, pending)
+        ahead = [trial.params for trial in pending]
         many = count > MANY or len(ahead) > MAX_PENDING
         found: list[Params] = []
         acquisition = None
@@ -188,8 +185,9 @@ class BayesSuggester(Suggester):
         """
         best = self._best(data, acquisition)
         ahead = self.space.encode(pending)
-        acquisition = acquisition.with_pending(ahead)
-        if self._policy.options and len(pending) <= MAX_PENDING:
+        posterior = acquisition.posterior.with_pending(ahead)
+        acquisition = replace(acquisition, posterior=posterior)
+        if self._policy.options:
             known = np.concatenate([data.unit, ahead])
             failed = np.concatenate([data.failed, np.zeros(len(ahead), dtype=bool)])
             option = untried_option(self._sampler, known, failed, len(taken))
@@ -212,45 +210,26 @@ class BayesSuggester(Suggester):
         left = 1.0 - number / (self._context.budget.trials or USUAL_TRIALS)
         return bool(rng.random() < DRAWN * min(1.0, max(0.0, 2.0 * left)))
 
-    def recommended(self, history: Sequence[Trial]) -> Params | None:
-        """The tried configuration with the best expected value; None if the model cannot tell."""
-        with one_thread():
-            data = self._reader(self._reader.legal(history))
-            if len(self.goals) > 1 or not self._surrogates.possible(data):
-                return None
-            posterior = self._surrogates.fit(data)
-            rows = best_rows(data, posterior.feasible, posterior.smoothed())
-            return data.trials[int(rows[0])].params
-
     def encode(self, configurations: Sequence[Params]) -> Tensor:
         """Coordinates `m x c` of configurations, as models and acquisitions see them."""
         return self._surrogates.goal_fitters[0].encoder(self.space.encode(configurations))
 
     def warm(self) -> None:
-        """See `Suggester.warm`."""
         from . import acquisition  # noqa: F401
-
-    def belief(self, history: Sequence[Trial]) -> Belief | None:
-        """See `Suggester.belief`."""
-        from .belief import belief
-
-        return belief(self.space, self.goals, self.constraints, self.seed, history)
 
     def prospect(
         self, history: Sequence[Trial], pending: Sequence[Trial], params: Params | None
     ) -> Prospect | None:
-        """See `Suggester.prospect`; by the knowledge gradient."""
         least = 2 * NUM_DESIGN if params is not None else 2
-        if len(self.goals) > 1 or len(history) < least:
+        data = self._reader(history)
+        few = len(self.goals) > 1 or len(data.unit) < least
+        if few or not self._surrogates.possible(data):
             return None
         from .acquisition import prospect
 
         with one_thread():
-            data = self._reader(self._reader.legal(history))
-            if len(data) < least or not self._surrogates.possible(data):
-                return None
             acquisition = self._acquisition(data, history)
-            waiting = self.space.encode([trial.params for trial in self._reader.legal(pending)])
+            waiting = self.space.encode([trial.params for trial in pending])
             rng = np.random.default_rng([self.seed, len(history)])
             best = self._best(data, acquisition)
             others = [
@@ -258,7 +237,7 @@ class BayesSuggester(Suggester):
                 self._sampler.near(rng, best[:3], 100, (0.01, 0.3)),
             ]
             return prospect(
-                acquisition.with_pending(waiting),
+                replace(acquisition, posterior=acquisition.posterior.with_pending(waiting)),
                 data,
                 self.space.encode([] if params is None else [params]),
                 np.concatenate(others),
@@ -290,7 +269,8 @@ class BayesSuggester(Suggester):
     ) -> list[Params]:
         """A configuration of the initial design, first the defaults unless earlier ones exist."""
         first = not taken and not any(self._best_earlier)
-        middle = self._sampler.middle(rng) if first else None
+        mode = {name: prior.at[0] for name, prior in self._prior.by_name.items()}
+        middle = self._context.domain.repair(mode, rng) if first else None
         if middle is not None:
             return [middle]
         success = self._surrogates.failures(data).log_probability if data.failed.any() else None
@@ -304,11 +284,8 @@ class BayesSuggester(Suggester):
         posterior = self._surrogates.fit(data)
         demanded = 1.0 - accepted_risk(data.failed) if self._policy.demand else 0.0
         fitter = self._surrogates.cost_fitter
-        possible = {
-            "cost": cost_term(self.space, self._context.budget, fitter, history),
-            "prior": prior_term(self._prior, len(history)),
-        }
-        terms = {name: term for name, term in possible.items() if term}
+        cost = cost_term(self.space, self._context.budget, fitter, history)
+        terms = [prior_term(self._prior, len(history)), *([cost] if cost else [])]
         return Acquisition(posterior, demanded, terms, self._make_acquisition)
 
     def _best(self, data: TrialData, acquisition: Acquisition) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from search_spaces import Space
 
 from .data import Array, TrialData, feasible_rows, violations
 from .kernel import ALL, MEMORY, QUALITY, SPEED, Encoder
-from .model import CHUNK, EnsembleGP, Fitter, Knee, excess_scores, settled
+from .model import EnsembleGP, Fitter, Knee, excess_scores, settled
 from .quantities import DeadlineModel, LatentThreshold, LogGP
 
 # The aspects that cause a kind of failure; all aspects for other kinds.
@@ -67,10 +67,8 @@ class MetricPosterior:
         if isinstance(self.model, EnsembleGP):
             return self.model.moments(Z)
         with torch.no_grad():
-            found = [self.model.posterior(part[:, None]) for part in torch.split(Z, CHUNK)]
-            means = torch.cat([p.mean.reshape(p.mean.shape[0], -1) for p in found])
-            variances = torch.cat([p.variance.reshape(p.mean.shape[0], -1) for p in found])
-        return means.T, variances.T
+            found = self.model.posterior(Z[:, None])
+            return found.mean.reshape(len(Z), -1).T, found.variance.reshape(len(Z), -1).T
 
 
 class FailureClassifier:
@@ -109,10 +107,8 @@ class FailurePosterior:
 
     def log_probability(self, unit: Array) -> Tensor:
         """Log probability of success of `m` configurations."""
-        total = torch.zeros(len(unit), dtype=torch.float64)
-        for part in self.parts:
-            total += part.log_probability(unit)
-        return total
+        none = torch.zeros(len(unit), dtype=torch.float64)
+        return sum((part.log_probability(unit) for part in self.parts), none)
 
 
 @dataclass(frozen=True)
@@ -171,9 +167,7 @@ class Surrogates:
         *,
         whole: bool = False,
     ) -> None:
-        def fitter(aspects: frozenset[str], **settings: Any) -> Fitter:
-            return Fitter.of_aspects(space, aspects, seed, **settings)
-
+        fitter = partial(Fitter.of_aspects, space, seed=seed)
         self.goals, self.constraints, self.make = goals, constraints, make
         self.goal_fitters = [
             Fitter(Encoder(space), seed) if whole else fitter(goal.aspects) for goal in goals
@@ -212,17 +206,15 @@ class Surrogates:
     def failures(self, data: TrialData) -> FailurePosterior:
         """The probability of success, which also exists before there is a surrogate of a goal."""
         parts: list[FailureClassifier | LatentThreshold] = []
-        succeeded = data.kinds == ""
+        good = data.kinds == ""
         for kind in sorted(set(data.kinds.tolist()) - {""}):
-            failed = data.kinds == kind
-            memory = None
-            if kind == "out_of_memory" and succeeded.any():
-                memory = LogGP.reliable(self.memory_fitter, data.unit, data.memory)
-            if memory is None:
-                fitter = self.failure_fitters[kind]
-                parts.append(FailureClassifier(fitter, data.unit, data.kinds, kind))
-                continue
-            parts.append(LatentThreshold(memory, data.unit[succeeded], data.unit[failed]))
+            learns = kind == "out_of_memory" and good.any()
+            memory = LogGP.reliable(self.memory_fitter, data.unit, data.memory) if learns else None
+            parts.append(
+                LatentThreshold(memory, data.unit[good], data.unit[data.kinds == kind])
+                if memory
+                else FailureClassifier(self.failure_fitters[kind], data.unit, data.kinds, kind)
+            )
         return FailurePosterior(parts)
 
     def _goal(
@@ -231,7 +223,7 @@ class Surrogates:
         rows = np.flatnonzero(np.isfinite(data.losses[:, column]))
         losses = data.losses[rows, column]
         transform = Knee(settled(losses))
-        z = transform.transform(losses)
+        z = transform(torch.from_numpy(losses))[0].numpy()
         if self.make is not None:
             X, y = fitter.encoder(data.unit[rows]), torch.from_numpy(-z)
             model = self.make(X, y[:, None])

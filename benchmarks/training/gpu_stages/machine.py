@@ -27,7 +27,6 @@ NAMES = (
     "torch.distributed.pipelining.PipelineStage",
     "torch.distributed.tensor.parallel.parallelize_module",
     "torch.nn.attention.sdpa_kernel",
-    "torch.optim.Muon",
     "torch.overrides.TorchFunctionMode",
     "torch.utils.checkpoint.create_selective_checkpoint_contexts",
 )

@@ -61,7 +61,7 @@ def test_better_is_status_0_and_worse_is_10(programs: Path) -> None:
 def test_the_runs_are_kept_in_pairs_of_one_seed(programs: Path) -> None:
     ab("a/train.py", "better/train.py", "--metric", "loss")
     with closing(Ledger.open(".automl", readonly=True)) as ledger:
-        trials, spec, state = ledger.trials("ab"), ledger.spec("ab"), ledger.state("ab")
+        trials, spec = ledger.trials("ab"), ledger.spec("ab")
         notes = [one.message for one in ledger.events("ab") if isinstance(one, Noted)]
     values = [trial.metrics["loss"] for trial in trials]
     gains = [a - b for a, b in zip(values[::2], values[1::2], strict=True)]
@@ -70,11 +70,6 @@ def test_the_runs_are_kept_in_pairs_of_one_seed(programs: Path) -> None:
         len(gains) % 2
     )
     assert spec.paired
-    sides = state.environment["ab"]
-    assert sides["A"]["command"] == [sys.executable, "-S", "a/train.py"]
-    assert sides["A"]["folder"] == "a"
-    assert "0.5 + -0.1" in sides["difference"]
-    assert (sides["alpha"], sides["effect"]) == (0.05, 1.0)
     assert notes[-1].startswith("B is better than A by ")
 
 
@@ -106,7 +101,6 @@ def test_a_program_that_fails_is_not_better(programs: Path) -> None:
         (["--", "python"], "compare two commands"),
         ([], "compare two commands"),
         (["--", "python", "--"], "a command is needed after the second --"),
-        (["--", "a", "--", "b", "--", "c"], "got 3 of them"),
         (["--metric", "x", "--", "python", "--", "python"], "add --minimize or --maximize"),
         (["--metric", "", "--minimize", "--", "python", "--", "python"], "a goal is"),
         (["--metric", "loss", "--", "no-such", "--", "python"], "there is no program 'no-such'"),

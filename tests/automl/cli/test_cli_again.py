@@ -167,68 +167,6 @@ def test_what_new_runs_refute_is_recommended_nowhere(
     assert first in " ".join(more.stdout.split()), more.output
 
 
-def test_confirmed_runs_stay_if_the_space_changes(folder: Path) -> None:
-    swept("clear")
-    seeds = ("--seeds", "2", "--top", "2")
-    assert run("confirm", "toy", "clear", *seeds).exit_code == 0
-    entries = ("space.x=[0.0, 1.0, 2.0, 5.0]", "space.y={low: 0, high: 1, default: 1}")
-    changed = ("--config", "toy.yaml", *entries)
-    done = run("resume", "toy", "clear", *changed, "--trials", "5")
-    assert done.exit_code == 0, done.output
-    again = run("confirm", "toy", "clear", "--json", "--top", "2")
-    assert again.exit_code == 0, again.output
-    repeats = json.loads(again.stdout)["repeats"]
-    assert [len(repeat["values"]) for repeat in repeats[:2]] == [3, 3]
-    with closing(Ledger.open(".automl")) as ledger:
-        assert len(ledger.trials("toy.confirm")) == 6, "the four from before count"
-        kept = ledger.spec("toy.confirm").space.parameters["x"]
-        assert kept == ledger.spec("toy").known_space.parameters["x"]
-    assert run("confirm", "toy", "clear", "--top", "2").exit_code == 0, "none is missing"
-
-
-def test_runs_of_an_unlike_sweep_of_that_name_are_refused(folder: Path) -> None:
-    swept("clear")
-    assert run("confirm", "toy", "clear").exit_code == 0
-    with closing(Ledger.open(".automl")) as ledger:
-        ledger.delete("toy")
-    (folder / "toy.yaml").write_text(
-        CONFIG.replace("[0.0, 1.0, 2.0, 3.0]", "{low: 0.0, high: 0.5}")
-    )
-    swept("clear")
-    refused = run("confirm", "toy", "clear")
-    assert refused.exit_code == 2
-    assert "delete it with `automl delete toy.confirm`" in refused.output
-    with closing(Ledger.open(".automl")) as ledger:
-        assert ledger.snapshot("toy.confirm").state == "finished"
-
-
-def test_runs_are_added_until_the_best_is_known_with_the_probability(folder: Path) -> None:
-    swept("close")
-    few = json.loads(run("confirm", "toy", "close", "--seeds", "2", "--json").stdout)
-    assert few["probability"] < 0.9, "two runs of each do not tell"
-    more = ("--seeds", "2", "--probability", "0.9", "--json")
-    done = run("confirm", "toy", "close", *more)
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    assert found["probability"] >= 0.9
-    runs = {repeat["trial"]: len(repeat["values"]) for repeat in found["repeats"]}
-    assert 6 < sum(runs.values()) < 60
-    assert runs[found["leader"]] == max(runs.values()), "the leader runs in each round"
-    assert min(runs.values()) < max(runs.values()), "a clear loser runs no more"
-    again = json.loads(run("confirm", "toy", "close", *more).stdout)
-    assert again == found, "nothing is missing any more"
-
-
-def test_runs_are_added_only_up_to_the_most(folder: Path) -> None:
-    swept("noisy")
-    more = ("--seeds", "2", "--probability", "0.99", "--runs", "9", "--json")
-    found = json.loads(run("confirm", "toy", "noisy", *more).stdout)
-    assert found["probability"] < 0.99
-    assert sum(len(repeat["values"]) for repeat in found["repeats"]) == 10, "pairs of runs"
-    refused = run("confirm", "toy", "noisy", "--probability", "1")
-    assert (refused.exit_code, "less than 1, got 1" in refused.stderr) == (2, True)
-
-
 @pytest.mark.parametrize(
     ("winner", "other", "exceeds", "words"),
     [

@@ -42,22 +42,6 @@ def error(result: Result, status: int) -> str:
     return result.output
 
 
-def test_a_sweep_that_agents_serve_is_not_called_interrupted(sweep: Path) -> None:
-    def header() -> str:
-        shown: str = automl("status", "toy").output.splitlines()[0]
-        return shown
-
-    words = "toy  no controller; agents may ask"
-    assert words in header()
-    ask()
-    assert words in header()
-    assert json.loads(automl("status", "toy", "--json").output)["state"] == "interrupted"
-    automl("tell", "toy", "0", "loss=0.4")
-    assert words in header()
-    automl("stop", "toy")
-    assert "agents may ask" not in header()
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

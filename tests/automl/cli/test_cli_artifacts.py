@@ -116,42 +116,6 @@ def test_a_function_goes_on_from_what_it_saved_and_its_files_are_exported(
     assert set(Copies(copy).sizes()) == files
     secrets = [p for p in moved.rglob("*") if p.is_file() and b"-of-the-test" in p.read_bytes()]
     assert secrets == []
-    deleted = automl("delete", "kept", "--yes", "--store", str(moved), "--artifacts", place)
-    assert deleted.exit_code == 0, deleted.output
-    assert Copies(place).sizes() == {}
-
-
-def test_the_files_of_a_sweep_are_told_by_name_if_they_are_damaged(place: str) -> None:
-    Path("function.py").write_text(FUNCTION.replace("attempt == 1", "attempt == 0"))
-    done = automl(
-        "sweep", "kept.yaml", "--objective", "function.py", "--dispatcher", "inline",
-        "--artifacts", place,
-    )  # fmt: skip
-    assert done.exit_code == 0, done.output
-    copies = Copies(place)
-    for name in copies.sizes():
-        if "object-" in name:
-            copies.write(name, b"another")
-    exported = automl("export", "kept", "--artifacts", place)
-    assert exported.exit_code == 2
-    assert "00000005/manifest.json) is damaged: its sha256 is wrong" in exported.output
-    assert "Traceback" not in exported.output
-    assert automl("delete", "kept", "--yes").exit_code == 0
-    assert copies.sizes() != {}, "nobody has named the location"
-
-
-def test_confirm_writes_elsewhere_only_if_the_place_is_named(place: str) -> None:
-    Path("function.py").write_text(FUNCTION.replace("attempt == 1", "attempt == 0"))
-    options = ("--objective", "function.py", "--dispatcher", "inline")
-    assert automl("sweep", "kept.yaml", *options, "--artifacts", place).exit_code == 0
-    before = Copies(place).sizes()
-    done = automl("confirm", "kept", *options, "--seeds", "2")
-    assert done.exit_code == 0, done.output
-    assert Copies(place).sizes() == before
-    done = automl("confirm", "kept", *options, "--seeds", "3", "--artifacts", place)
-    assert done.exit_code == 0, done.output
-    added = Copies(place).sizes().keys() - before.keys()
-    assert {name.split("/")[0][:12] for name in added} == {"kept.confirm"}
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,12 @@ import json
 import shutil
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from automl.cli import cli
-from automl.core import SpecChanged
 from automl.core.events import Begun, Closed, Ended, Noted, Proposed, SweepEvent
 from automl.core.goals import Goal
 from automl.core.spec import SweepSpec
@@ -71,20 +69,6 @@ def test_no_verb_prints_control_characters(store: str, words: str) -> None:
         assert (found if isinstance(found, dict) else found[0])["params"] == {"data": "b\x1b[2J"}
     if words.startswith("logs"):
         assert done.output.startswith("10%\n20%\ngreen ")
-
-
-def test_a_change_of_the_space_prints_none(store: str, tmp_path: Path) -> None:
-    shutil.copytree(store, tmp_path / "s")
-    ledger = Ledger.open(tmp_path / "s")
-    ledger.append("toy", SpecChanged(replace(ledger.spec("toy"), explored=SPACE).to_dict()))
-    recorder = ledger.hold("toy")
-    recorder.apply(Noted("space", HOSTILE, at=3.0))
-    recorder.apply(Closed("finished"))
-    recorder.commit(3.0)
-    ledger.close()
-    done = CliRunner().invoke(cli, ["status", "toy", "--store", str(tmp_path / "s")])
-    assert "the space was changed: \\u001b" in done.output
-    assert not FORBIDDEN & set(done.output)
 
 
 def test_the_name_of_the_newest_sweep_prints_none(store: str, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from automl.cli import COMMANDS
 GOLDEN = Path(__file__).parent / "golden"
 RUN = "--objective mine.py:objective --dispatcher inline"
 LINES = {
-    "init": ["init --no-run -o - -- python train.py --lr 0.1 --width 64"],
+    "init": ["init --no-run -o - -- python train.py --lr 0.1"],
     "sweep": [f"sweep toy.yaml {RUN} --dry-run", "sweep toy.yaml space.x=[0.0,y]"],
     "resume": [
         f"resume toy {RUN}",
@@ -40,7 +40,7 @@ LINES = {
         "set toy space.x=auto",
         "set toy budget.hours=3",
     ],
-    "confirm": ["confirm toy --objective mine.py:objective --probability 7"],
+    "confirm": ["confirm toy"],
     "export": ["export toy -o model", "export toy -o model"],
     "ab": ["ab", "ab --metric loss -- a"],
     "speed": ["speed nothing.yaml"],

@@ -138,13 +138,6 @@ def test_a_store_that_is_not_there_is_wrong_usage_and_is_not_made(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_password_in_a_stores_url_is_refused() -> None:
-    done = automl("list", "--store", "postgresql://me:secret@host/db")
-    assert done.exit_code == 2
-    assert "PGPASSWORD" in done.stderr
-    assert "secret" not in done.stderr
-
-
 def test_every_verb_has_help_and_a_misspelt_one_a_hint() -> None:
     listing = automl("--help").stdout
     for verb in COMMANDS:
@@ -204,22 +197,3 @@ def test_a_sweep_is_deleted_with_its_files_unless_it_is_held(runs: str) -> None:
     assert automl("delete", "toy", "--yes", "--store", runs).exit_code == 0
     assert not folder.exists()
     assert [info["name"] for info in parsed("list", "--store", runs)] == ["other"]
-
-
-def test_without_a_name_the_newest_sweep_is_shown(tmp_path: Path) -> None:
-    location = store(tmp_path, completed(0, 0.5))
-    store(tmp_path, completed(0, 0.25), spec=replace(SPEC, name="newer"))
-    for verb in ("status", "trials", "best", "report"):
-        more = ["-o", str(tmp_path / "page.html")] if verb == "report" else []
-        shown = automl(verb, "--store", location, *more)
-        assert shown.exit_code == 0, shown.output
-        assert f"sweep newer, the newest of {location}" in shown.stderr
-    found = automl("best", "--store", location, "--json")
-    assert (found.stderr, json.loads(found.stdout)["sweep"]) == ("", "newer")
-
-
-def test_without_a_name_or_a_sweep_the_message_says_what_to_do(tmp_path: Path) -> None:
-    Ledger.open(str(tmp_path), create=True).close()
-    shown = automl("best", "--store", str(tmp_path))
-    assert shown.exit_code == 2
-    assert "there is no sweep in" in shown.stderr

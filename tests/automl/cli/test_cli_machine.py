@@ -1,4 +1,4 @@
-"""`automl doctor`, `workloads`, `space` and `init`: what there is to run, and how to begin."""
+"""`automl doctor`, `workloads`, and `space`: what there is to run."""
 
 from __future__ import annotations
 
@@ -69,12 +69,3 @@ def test_a_missing_data_file_is_told(tmp_path: Path) -> None:
     assert (done.exit_code, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     assert str(folder) in done.stderr
-
-
-def test_init_writes_a_file_whose_name_is_no_utf_8(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = automl("init", "--no-run", "-o", "a\udcff.yaml", "--", "train", "--lr", "0.1")
-    assert done.exit_code == 0, done.output
-    assert "automl sweep a\ufffd.yaml" in (tmp_path / "a\udcff.yaml").read_text("utf-8")

@@ -47,19 +47,6 @@ def sweep(*arguments: str, dispatcher: str = "inline") -> Any:
     return done
 
 
-def test_from_init_to_the_best_by_what_it_logs_on_stderr(folder: Path) -> None:
-    typed = [*MODEL, "--lr", "20", "--batch-size", "8", "--epochs", "2"]
-    done = automl("init", "-o", "made.yaml", "--", *typed)
-    assert done.exit_code == 0, done.output
-    assert "the goal is to minimize valid_loss: adapt" in done.stderr
-    line = done.stdout.rpartition("run: ")[2].split()[1:]
-    done = automl(*line[:2], "--trials", "2", "--dispatcher", "inline", *line[2:])
-    assert done.exit_code == 0, done.output
-    first = trials("made")[0]
-    assert first["params"] == {"lr": 20.0, "batch_size": 8}
-    assert first["metrics"]["valid_loss"] == pytest.approx(0.6)
-
-
 def test_a_trial_may_have_a_folder_of_its_own(folder: Path) -> None:
     words = ("workers=2", "budget.trials=2", "--", *MODEL, *OPTIONS)
     sweep("cwd=trial", *words, dispatcher="local")

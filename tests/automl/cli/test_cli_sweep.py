@@ -109,18 +109,6 @@ def test_a_function_runs_with_what_stands_beside_its_file(folder: Path, process:
     assert automl("logs", "toy", "0").stdout.endswith("hello\n")
 
 
-def test_a_file_that_begins_a_sweep_itself_is_no_objective(folder: Path) -> None:
-    text = (
-        "import automl\nfrom search_spaces import *\n\ndef f(trial):\n    return {'loss': 1.0}\n\n"
-    )
-    (folder / "mine.py").write_text(
-        text + "automl.sweep(f, Space(Float('x', 0.0, 1.0)), 'minimize loss', trials=1)\n"
-    )
-    done = automl("sweep", "toy.yaml", "--objective", "mine.py:f", "--dispatcher", "inline")
-    assert (done.exit_code, "put that under if __name__" in done.stderr) == (2, True)
-    assert not (folder / ".automl").exists()
-
-
 def status_trials(folder: Path) -> list[dict[str, Any]]:
     return (
         trials()

@@ -80,17 +80,6 @@ def test_recorded_graphs_compute_a_batch_in_one_part() -> None:
     assert not whole.legal(graphs)
 
 
-def test_shared_state_is_that_of_adam_or_sgd() -> None:
-    text = (
-        "space: {parallelism: [single, ddp], ranks: [2], optimizer: [adam, muon], "
-        "optimizer_sharding: auto}"
-    )
-    space, _ = resolve(text, tunable=declared())
-    shared = {"parallelism": "ddp", "ranks": 2, "optimizer_sharding": True}
-    assert space.legal({**shared, "optimizer": "adam"})
-    assert not space.legal({**shared, "optimizer": "muon"})
-
-
 def test_a_parameter_without_its_condition_is_refused() -> None:
     with pytest.raises(ConfigError, match="parallelism is fixed at 'single'; tune parallelism"):
         resolve("space: {cpu_offload: auto, width: auto}\nfixed: {parallelism: single}",

@@ -22,8 +22,6 @@ def test_the_example_is_accepted(name: str) -> None:
     elif section == "workers" and key:
         document = f"workers: {{{'min: 2, max: 64'}}}"
         assert example in document
-    elif name == "resources.accelerator":
-        document = f"resources: {{gpus: 1, {example}}}"
     else:
         document = f"{section}: {{{example}}}" if key else example
     source = WrittenConfig.of_bytes(document.encode(), "example.yaml")

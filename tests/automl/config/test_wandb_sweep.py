@@ -142,6 +142,6 @@ def test_what_cannot_be_read_is_refused_and_runs_nothing(
 def test_an_absent_file_and_two_sources_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot read .*No such file"):
         read_wandb(tmp_path / "absent.yaml")
-    done = CliRunner().invoke(cli, ["init", "--from", "sweep.yaml", "--", "python", "train.py"])
+    done = CliRunner().invoke(cli, ["init", "--from", "sweep.yaml", "--", "true"])
     assert done.exit_code == 2
     assert "or a sweep of Weights & Biases with --from" in done.output

@@ -9,12 +9,10 @@ import pytest
 from objectives import make_spec
 
 import automl
-from automl.control.artifacts import CheckpointCleanup, check_repeated, with_artifacts
-from automl.core import Trial, TrialState
+from automl.control.beginning import check_repeated, with_artifacts
 from automl.errors import UsageError
 from automl.ledger import Ledger
-from workers.artifacts.copies import Copies, SweepArtifacts
-from workers.files.folder import Folder
+from workers.artifacts.copies import Copies
 
 
 def save_and_fail(trial: Any) -> dict[str, float]:
@@ -57,21 +55,6 @@ def test_failed_trials_lose_their_checkpoints_there(
     assert sum(size for name, size in sizes.items() if "object-" in name) == 4 * 1000 + 5 * 4
 
 
-def test_what_cannot_be_deleted_is_told(tmp_path: Path) -> None:
-    place = tmp_path / "kept"
-    trial = place / "sweep" / "trials" / "0" / "000001"
-    trial.mkdir(parents=True)
-    (trial / "manifest-00000000.json").write_text("damaged")
-    spec, artifacts = make_spec(artifacts=str(place)), SweepArtifacts(str(place), "sweep")
-    cleanup = CheckpointCleanup(spec, Folder(tmp_path / "store"), artifacts)
-    failed = Trial(0, {}, TrialState.FAILED)
-    cleanup.clean(failed, [failed])
-    cleanup.close()
-    (problem,) = cleanup.problems()
-    assert "manifest-00000000.json is damaged" in problem
-    assert cleanup.problems() == []
-
-
 def test_a_location_of_the_ledger_must_be_repeated() -> None:
     stored = make_spec(artifacts="/kept", artifacts_folder="test-1")
     check_repeated(stored, "/kept")
@@ -91,7 +74,7 @@ def test_each_sweep_has_a_folder_of_its_own_and_keeps_it() -> None:
 
 @pytest.mark.parametrize("folder", ["../other", "a/b", "."])
 def test_a_ledger_cannot_name_a_folder_elsewhere(folder: str) -> None:
-    from automl.control.artifacts import artifacts_of
+    from automl.control.beginning import artifacts_of
 
     with pytest.raises(UsageError, match="not a valid name"):
         artifacts_of(make_spec(artifacts="/kept", artifacts_folder=folder))

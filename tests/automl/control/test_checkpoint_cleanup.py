@@ -2,12 +2,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from objectives import make_spec
 
-import automl
-from automl.control.artifacts import CheckpointCleanup
+from automl.control.controller import CheckpointCleanup
 from automl.core.trial import ReportPoint, Trial, TrialState
 from workers.files.folder import Folder
 
@@ -42,25 +40,3 @@ def test_failed_and_stopped_trials_lose_their_checkpoints_the_best_does_not(tmp_
     trials[4] = replace(trials[4], metrics={"loss": 0.5}, reports=())
     checkpoints.clean(trials[4], trials)
     assert not paths[1].exists(), "a better one has come"
-
-
-def save_and_fail(trial: Any) -> dict[str, float]:
-    (trial.checkpoint_dir / "state").write_text("0" * 1000)
-    if trial.number == 1:
-        raise ValueError
-    return {"loss": 1.0}
-
-
-def test_the_files_of_a_users_function_are_cleaned_up_too(tmp_path: Path) -> None:
-    automl.sweep(
-        save_and_fail,
-        {"x": (0.0, 1.0)},
-        "minimize loss",
-        trials=3,
-        suggester="random",
-        dispatcher="inline",
-        store=tmp_path,
-        name="own",
-    )
-    kept = sorted(path.parts[-3] for path in tmp_path.glob("**/checkpoints/state"))
-    assert kept == ["0", "2"], "the failed one has lost its checkpoint"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from objectives import make_spec
 
-from automl.control.outcomes import decide
-from automl.core import Goal, Trial, TrialState
+from automl.control.outcomes import ended
+from automl.core import Trial, TrialState
 from automl.core.trial import ReportLog, ReportPoint
 from workers.protocol import Ending, Outcome
-
-GOALS = (Goal.parse("minimize loss"),)
 
 
 @pytest.mark.parametrize(
@@ -27,8 +26,8 @@ def test_the_last_report_counts(
     reports = ReportLog([ReportPoint(3, metrics, 1.0, attempt)])
     trial = Trial(0, {"x": 1}, TrialState.RUNNING, attempts=2, reports=reports)
     outcome = Outcome(0, 2, Ending.FAILED, failure=failure, message="EOFError: torn")
-    ended = decide(trial, outcome, 9.0, GOALS, max_retries=2)
-    assert ended.state is state
+    after = ended(make_spec(), trial, outcome, 9.0)
+    assert after.state is state
     if state is TrialState.STOPPED:
-        assert ended.failure is None
-        assert ended.message == "could not go on, so its last report counts: EOFError: torn"
+        assert after.failure is None
+        assert after.message == "could not go on, so its last report counts: EOFError: torn"

@@ -11,11 +11,12 @@ from typing import Any
 import faults
 import pytest
 import soak_sweeps
-from objectives import make_spec, quick
+from objectives import make_spec, poisoned, quick
+from processes import begin
 from soak_kills import soak_controllers
 
 from automl import sweeps
-from automl.control.wiring import conduct
+from automl.control.controller import conduct
 from automl.core.events import Noted
 from automl.core.trial import TrialState
 from automl.dispatch.inline import InlineDispatcher
@@ -130,3 +131,20 @@ def test_an_interrupted_controller_lets_the_next_one_suggest_the_same(tmp_path: 
     )
     assert [t.params for t in ledger.trials("killed")] == [t.params for t in ledger.trials("whole")]
     assert max(trial.attempts for trial in ledger.trials("killed")) >= 2
+
+
+def test_a_trial_that_kills_its_controller_fails_in_the_end(tmp_path: Path) -> None:
+    """A segmentation fault inline would otherwise be tried again at each resume."""
+    spec = make_spec(trials=3, max_retries=2)
+    ledger = Ledger.open(tmp_path, create=True)
+    ledger.create_sweep(spec)
+    codes = []
+    for _ in range(4):
+        child = begin(tmp_path, spec, poisoned)
+        child.join()
+        codes.append(child.exitcode)
+    assert codes == [-signal.SIGSEGV] * 3 + [0]
+    trials = ledger.trials("test")
+    assert [str(trial.state) for trial in trials] == ["failed", "completed", "completed"]
+    assert (trials[0].failure, trials[0].attempts) == ("crashed", 3)
+    assert trials[0].message == "its controller was lost (after 2 retries)"

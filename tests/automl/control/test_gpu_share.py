@@ -7,19 +7,19 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from objectives import make_spec
 
-from automl.control.wiring import conduct
-from automl.core import Resources, Snapshot
+from automl.control.controller import conduct
+from automl.core import Resources
 from automl.dispatch._make import make_dispatcher, starting
-from automl.dispatch.gpus import GpuLocks, holders
+from automl.dispatch.gpus import GpuLocks, holders, shared_gpus
 from automl.errors import UsageError
 from automl.ledger import Ledger
-from automl.report.terminal_view import state_lines
 from automl.workflows.doctor import examine
 from tests.automl.control.shared_machine import RealDispatcher
 from tests.automl.dispatch.nvidia_smi import FakeSmi
@@ -28,9 +28,9 @@ pytestmark = pytest.mark.usefixtures("lease_folder")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 HOLD = """
 import time
-from automl.dispatch.gpus import GpuLocks
+from automl.dispatch.gpus import GpuLocks, SharedGpu
 locks = GpuLocks("killed")
-assert locks.take(2, ["GPU-aa", "GPU-bb"], {}) == ["GPU-aa", "GPU-bb"]
+assert locks.take(2, [SharedGpu("GPU-aa"), SharedGpu("GPU-bb")]) == ["GPU-aa", "GPU-bb"]
 print("held", flush=True)
 time.sleep(60)
 """
@@ -45,17 +45,17 @@ def replay(params: Any) -> Iterator[tuple[float, dict[str, float]]]:
     yield 1.0, {"loss": 1.0}
 
 
-def run(ledger: Ledger, gpus: float, workers: int | None, on_change: Any = None) -> Any:
+def run(ledger: Ledger, gpus: float, workers: int | None) -> Any:
     """The sweep, and what a worker that starts with it sees."""
     spec = make_spec(trials=3, workers=workers, resources=Resources(gpus=gpus))
-    ledger.create_sweep(spec)
+    spec = replace(spec, name=ledger.create_sweep(spec))
     seen: list[str | None] = []
 
     def start() -> RealDispatcher:
         seen.append(os.environ.get(VARIABLE))
         return RealDispatcher(replay, workers or 1)
 
-    snapshot = conduct(spec, ledger, RealDispatcher, start, on_change=on_change)
+    snapshot = conduct(spec, ledger, RealDispatcher, start)
     return snapshot, seen
 
 
@@ -87,47 +87,20 @@ def test_gpus_of_others_are_passed_over_and_that_is_said(ledger: Ledger, smi: Fa
     assert any(f"GPU-aa by process {os.getppid()}" in note for note in notes)
 
 
-def test_it_waits_and_says_for_whom_until_a_killed_sweep_frees_them(
+def test_gpus_that_others_hold_are_refused_until_a_killed_sweep_frees_them(
     ledger: Ledger, smi: FakeSmi, tmp_path: Path
 ) -> None:
     process = subprocess.Popen([sys.executable, "-c", HOLD], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
-    waits: list[str] = []
-    held: list[Any] = []
-
-    def on_change(snapshot: Snapshot) -> None:
-        if snapshot.waits_for and not held:
-            stored = ledger.snapshot(snapshot.sweep)  # as `automl status` reads it
-            if not stored.waits_for:
-                return
-            waits.extend([snapshot.waits_for, state_lines(snapshot, {})[1], stored.waits_for])
-            held.append(examine(str(tmp_path)))
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-
-    snapshot, seen = run(ledger, 1.0, 2, on_change)
-    text = f"waits for 2 GPUs held by sweep 'killed', process {process.pid}"
-    assert waits[0] == waits[2] == text
-    assert text in waits[1]
-    assert (snapshot.state, snapshot.waits_for, seen) == ("finished", "", ["GPU-aa,GPU-bb"])
-    (doctor,) = held
-    holding = {holder.sweep: holder for holder in doctor.holders}
-    assert holding["killed"].gpus == ("GPU-aa", "GPU-bb")
-
-
-def test_it_can_be_stopped_while_it_waits(ledger: Ledger, smi: FakeSmi) -> None:
-    smi.use({"GPU-aa": os.getppid(), "GPU-bb": os.getppid()})
-    waits: list[str] = []
-
-    def on_change(snapshot: Snapshot) -> None:
-        if snapshot.waits_for:
-            waits.append(snapshot.waits_for)
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    snapshot, seen = run(ledger, 1.0, 1, on_change)
-    assert (snapshot.state, seen) == ("interrupted", [])
-    assert waits[0].startswith(f"waits for 1 GPU held by GPU-aa by process {os.getppid()}")
+    with pytest.raises(UsageError, match=f"held by sweep 'killed', process {process.pid}"):
+        run(ledger, 1.0, 2)
+    (holder,) = examine(str(tmp_path))["holders"]
+    assert (holder["sweep"], holder["gpus"]) == ("killed", ("GPU-aa", "GPU-bb"))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    snapshot, seen = run(ledger, 1.0, 2)
+    assert (snapshot.state, seen) == ("finished", ["GPU-aa,GPU-bb"])
 
 
 def test_more_than_there_are_is_refused(ledger: Ledger, smi: FakeSmi) -> None:
@@ -148,7 +121,7 @@ def test_workers_with_gpus_start_when_these_are_locked(monkeypatch: pytest.Monke
 
 def test_two_sweeps_never_hold_the_same_gpu(smi: FakeSmi) -> None:
     one, two = GpuLocks("one"), GpuLocks("two")
-    assert one.take(1, ["GPU-aa", "GPU-bb"], {}) == ["GPU-aa"]
-    assert two.take(2, ["GPU-aa", "GPU-bb"], {}) == ["GPU-bb"]
+    assert one.take(1, shared_gpus()) == ["GPU-aa"]
+    assert two.take(2, shared_gpus()) == ["GPU-bb"]
     one.close()
     two.close()

@@ -14,7 +14,7 @@ import pytest
 from objectives import make_spec
 
 from automl import sweeps
-from automl.control.memory_guard import REFUSAL_FACTOR, MemoryEstimate, MemoryGuard
+from automl.control.machine import REFUSAL_FACTOR, MemoryEstimate, MemoryGuard
 from automl.core.resources import Resources
 from automl.ledger import Ledger
 from search_spaces import Choice, Float, Space
@@ -68,7 +68,7 @@ def test_the_estimating_process_answers_each_and_survives_what_cannot_be_estimat
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine an estimate may take longer than a sweep waits for it."""
-    monkeypatch.setattr("automl.control.memory_guard.ESTIMATE_SECONDS", 250.0)
+    monkeypatch.setattr("automl.control.machine.ESTIMATE_SECONDS", 250.0)
 
 
 def guarded(space: Space, **options: Any) -> MemoryGuard:

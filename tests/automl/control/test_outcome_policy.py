@@ -10,7 +10,7 @@ import pytest
 from objectives import make_spec, quick, run_inline
 
 import automl
-from automl.control.wiring import conduct
+from automl.control.controller import conduct
 from automl.dispatch.inline import InlineDispatcher
 from automl.ledger import Ledger
 from workers.context import Context

@@ -12,12 +12,12 @@ import pytest
 from objectives import make_spec, quick, run_inline, states
 
 import automl
-from automl.control.ending import reason_of_failures
+from automl.control.outcomes import reason_of_failures
 from automl.core import Noted, SweepState, Trial, TrialState
 from automl.ledger import Ledger
 from automl.result import Result
-from automl.workflows import import_trials
-from automl.workflows.import_trials import FinishedTrial
+from automl.workflows import beginning
+from automl.workflows.beginning import FinishedTrial
 from workers.command.command import CommandObjective
 from workers.context import Context
 
@@ -46,7 +46,7 @@ def test_imported_trials_are_no_success(ledger: Ledger) -> None:
     spec = make_spec(trials=12)
     ledger.create_sweep(spec)
     known = FinishedTrial({"lr": 0.01, "optimizer": "sgd"}, {"loss": 1.0})
-    import_trials.add(ledger, spec.name, [known])
+    beginning.add(ledger, spec.name, [known])
     snapshot = run_inline(ledger, spec, mistaken, resume=True)
     assert states(snapshot) == ["completed", *["failed"] * 3]
 

@@ -8,7 +8,7 @@ import pytest
 from objectives import make_spec, quick, run_inline
 
 from automl import sweeps
-from automl.control.wiring import attend
+from automl.control.controller import attend
 from automl.core import Answered, Command
 from automl.ledger import Ledger
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from objectives import make_spec, run_inline, states
 
-from automl.control.assignments import Assigner
-from automl.control.wiring import conduct
+from automl.control.controller import conduct
+from automl.control.scheduler import Assigner
 from automl.core.events import Noted, Proposed
 from automl.core.resources import Budget
 from automl.core.trial import Trial, TrialState

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from objectives import make_spec, patient, quick, run_inline, states
 
-from automl.control.wiring import conduct
+from automl.control.controller import conduct
 from automl.core import text
 from automl.core.events import Command, Noted
 from automl.core.resources import Budget

@@ -27,9 +27,9 @@ from hypothesis.stateful import (
 from objectives import make_spec
 from sweep_model import FINISHED, Model, Row, facts, facts_of, sweep_of
 
+from automl.control.controller import attend
 from automl.control.journal import Journal
 from automl.control.outcomes import ended
-from automl.control.wiring import attend
 from automl.core import Command, Noted, TrialState
 from automl.ledger import Ledger, hold
 from automl.ledger.database import Database, HeldError
@@ -371,9 +371,10 @@ class Sweeps(RuleBasedStateMachine):
             if store.recorder is not None:
                 assert facts_of(store.recorder.state.trials) == facts(rows), name
             rows, closed = self.stored, self.closed
-            seen = store.ledger.snapshot(self.sweep)
+            follower = store.ledger.follow(self.sweep)
+            follower.refresh()
+            seen, state = follower.snapshot(), follower.state
             assert [str(trial.state) for trial in seen.trials] == [row.state for row in rows]
-            state = store.ledger.state(self.sweep)
             assert facts_of(state.trials) == facts(rows), name
             assert sweep_of(state) == self.expected(closed), name
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from objectives import make_spec
 
-from automl.control.preflight import check_spec
+from automl.control.beginning import check_spec
 from automl.core.spec import SweepSpec, max_ranks, ranks_of
 from automl.errors import UsageError
 from search_spaces import Choice, Float, Int, Space

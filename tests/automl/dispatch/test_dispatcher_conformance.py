@@ -410,9 +410,9 @@ def test_an_objective_that_workers_cannot_load_ends_the_sweep_with_the_cause(
 def test_more_slots_than_there_is_room_for_is_refused(
     ledger: Ledger, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from automl.dispatch.ray import timeouts
+    from automl.dispatch.ray import pool
 
-    monkeypatch.setattr(timeouts, "PLACEMENT_SECONDS", 1.0)
+    monkeypatch.setattr(pool, "PLACEMENT_SECONDS", 1.0)
     with pytest.raises(UsageError, match="no room for 9 workers"):
         run(make_spec(trials=1, workers=9), quick)
 

@@ -14,14 +14,14 @@ import ray
 from ray.cluster_utils import Cluster
 from automl import sweeps
 from automl.core import Budget
-from automl.dispatch.ray import timeouts
+from automl.dispatch.ray import pool
 from automl.dispatch.ray.session import environment
 from automl.ledger import Ledger
 from automl.workflows import steering
 from objectives import make_spec
 
-timeouts.IDLE_SECONDS = 2.0
-timeouts.NODE_POLL_SECONDS = 0.5
+pool.IDLE_SECONDS = 2.0
+pool.NODE_POLL_SECONDS = 0.5
 folder = Path(sys.argv[1])
 seen, for_main_thread = [], []
 

@@ -17,15 +17,15 @@ from pathlib import Path
 import ray
 from ray.cluster_utils import Cluster
 from automl import sweeps
-from automl.dispatch.ray import timeouts
+from automl.dispatch.ray import dispatcher, pool
 from automl.dispatch.ray.session import environment
 from automl.errors import AutomlError
 from automl.ledger import Ledger
 from objectives import make_spec
 
 told = []
-timeouts.NODE_POLL_SECONDS = 0.5
-timeouts.ALL_LOST_SECONDS = 5.0
+pool.NODE_POLL_SECONDS = 0.5
+dispatcher.ALL_LOST_SECONDS = 5.0
 
 def slow(trial):
     for step in range(15):

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 pytest.importorskip("ray")
-from automl.core.resources import Resources, given_resources
-from automl.dispatch.ray.nodes import combined, kind_of, needs
-from automl.errors import UsageError
+from automl.dispatch.ray.nodes import combined
 from search_spaces.hardware import Gpu, Hardware
 
 OLD = Hardware(
@@ -35,13 +33,3 @@ def test_a_trial_may_count_on_what_every_node_with_gpus_has() -> None:
 
 def test_without_gpus_the_nodes_are_those_with_cpus() -> None:
     assert combined([(HEAD, 3)]) == Hardware(12, 16 << 30, (), ("fp32", "bf16"), ("gloo",), "head")
-
-
-def test_a_kind_of_gpu_is_one_of_rays_resources() -> None:
-    wanted = Resources(**given_resources("resources", {"gpus": 1, "accelerator": "H100"}))
-    assert needs(wanted) == {"CPU": 1, "GPU": 1.0, "accelerator_type:H100": 0.001}
-    assert needs(Resources(cpus=2)) == {"CPU": 2}
-    assert kind_of({"CPU": 1.0, "accelerator_type:H100": 1.0}) == "H100"
-    assert kind_of({"CPU": 1.0}) == ""
-    with pytest.raises(UsageError, match="the accelerator 'H100' needs gpus, got none"):
-        given_resources("resources", {"gpus": 0, "accelerator": "H100"})

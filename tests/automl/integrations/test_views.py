@@ -8,20 +8,18 @@ from pathlib import Path
 
 import optuna
 import pytest
-from click.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))  # report_sweeps.py
 
 from report_sweeps import SPACE, write_sweep
 
-from automl.cli import cli
 from automl.core.goals import Goal
 from automl.core.trial import TrialState
 from automl.errors import UsageError
 from automl.integrations.optuna_view import study
 from automl.ledger import Ledger
 from automl.sweeps import load
-from automl.workflows import import_trials
+from automl.workflows import beginning
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +52,7 @@ lr,batch_size,optimizer,momentum,layout,loss,note
 def test_trials_of_a_csv_file_are_imported(runs: str, tmp_path: Path) -> None:
     ledger = Ledger.open(runs, readonly=True)
     (tmp_path / "old.csv").write_text(CSV)
-    found = import_trials.read(str(tmp_path / "old.csv"), SPACE, [Goal("loss")], ledger)
+    found = beginning.read(str(tmp_path / "old.csv"), SPACE, [Goal("loss")], ledger)
     assert [trial.metrics["loss"] for trial in found.trials] == [0.5, 0.7]
     assert found.trials[1].params == {
         "lr": 0.01, "batch_size": 32, "optimizer": "sgd", "momentum": 0.9, "layout": "separate"
@@ -62,7 +60,7 @@ def test_trials_of_a_csv_file_are_imported(runs: str, tmp_path: Path) -> None:
     assert found.left_out == {"outside of the space": 1, "without loss": 1}
     (tmp_path / "bad.csv").write_text("lr,loss\nfast,1\n")
     with pytest.raises(UsageError, match="line 2: lr must be a number, got 'fast'"):
-        import_trials.read(str(tmp_path / "bad.csv"), SPACE, [Goal("loss")], ledger)
+        beginning.read(str(tmp_path / "bad.csv"), SPACE, [Goal("loss")], ledger)
     ledger.close()
 
 
@@ -72,48 +70,8 @@ def test_trials_of_an_optuna_study_and_of_a_sweep_are_imported(runs: str, tmp_pa
     study.enqueue_trial({"lr": 0.01})
     study.optimize(lambda trial: math.log(trial.suggest_float("lr", 1e-5, 1e-1)), n_trials=2)
     source = f"optuna:sqlite:///{tmp_path}/old.db#old"
-    found = import_trials.read(source, SPACE, [Goal("loss")], ledger)
+    found = beginning.read(source, SPACE, [Goal("loss")], ledger)
     assert len(found.trials) == 2
     assert found.trials[0].params == {**SPACE.default(), "lr": 0.01}  # type: ignore[dict-item]
-    assert len(import_trials.read("sweep:toy", SPACE, [Goal("loss")], ledger).trials) == 30
-    ledger.close()
-
-
-def test_a_sweep_begins_with_imported_trials(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(
-        "def objective(trial):\n    return {'loss': trial.params['x'] ** 2}\n"
-    )
-    space = "space: {x: {low: -1.0, high: 1.0, default: 0.9}}"
-    (tmp_path / "toy.yaml").write_text(
-        f"name: toy\n{space}\ngoals: minimize loss\nsuggester: bayes\n"
-    )
-    (tmp_path / "old.csv").write_text("x,loss\n0.5,0.25\n-0.4,0.16\n")
-    run = ["--objective", "mine.py:objective", "--dispatcher", "inline", "--trials", "2"]
-    done = CliRunner().invoke(cli, ["sweep", "toy.yaml", *run, "prior=old.csv"])
-    assert done.exit_code == 0, done.output
-    ledger = Ledger.open(".automl")
-    assert [trial.source for trial in ledger.trials("toy")] == ["added", "added", "bayes", "bayes"]
-    done = CliRunner().invoke(cli, ["enqueue", "toy", "x=0.125"])
-    assert done.exit_code == 0, done.output
-    done = CliRunner().invoke(cli, ["resume", "toy", *run[:4], "--trials", "5"])
-    assert done.exit_code == 0, done.output
-    newest = ledger.trials("toy")[4]
-    assert (newest.source, newest.params, newest.metrics["loss"]) == (
-        "enqueued",
-        {"x": 0.125},
-        0.015625,
-    )
-    refused = CliRunner().invoke(cli, ["enqueue", "toy", "y=1"])
-    assert (
-        refused.exit_code,
-        "did you mean" in refused.output or "does not tune 'y'" in refused.output,
-    ) == (2, True)
-    refused = CliRunner().invoke(
-        cli, ["sweep", "toy.yaml", *run, "prior=absent.csv", "--name", "second"]
-    )
-    assert refused.exit_code == 2
-    assert [info.name for info in ledger.sweeps()] == ["toy"]
+    assert len(beginning.read("sweep:toy", SPACE, [Goal("loss")], ledger).trials) == 30
     ledger.close()

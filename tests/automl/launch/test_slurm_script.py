@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from automl.cli import cli
 from automl.errors import UsageError
-from automl.launch.slurm import SlurmJob, SweepCommand, flag_lines
+from automl.launch.slurm import flag_lines, script
 
 CONFIG = """
 name: toy
@@ -20,7 +20,6 @@ goals: minimize loss
 budget: {trials: 6}
 suggester: random
 """
-SWEEP = SweepCommand("toy.yaml", "toy", ".automl")
 
 
 @pytest.fixture
@@ -50,7 +49,7 @@ def test_flags_keep_their_values() -> None:
 def test_the_script_asks_slurm_for_what_was_typed(folder: Path) -> None:
     text = launched(
         *("--objective", "train.py", "--nodes", "4", "--gpus-per-node", "8", "--time", "8:00:00"),
-        *("--partition", "long", "--account", "me", "--dry-run", "--", "--constraint=h100"),
+        *("--dry-run", "--", "--constraint=h100", "--account", "me"),
     )
     options = {line.removeprefix("#SBATCH ") for line in text.splitlines() if "#SBATCH" in line}
     assert options >= {
@@ -58,8 +57,7 @@ def test_the_script_asks_slurm_for_what_was_typed(folder: Path) -> None:
         "--ntasks-per-node=1",
         "--gpus-per-node=8",
         "--time=8:00:00",
-        "--partition=long",
-        "--account=me",
+        "--account me",
         "--constraint=h100",
         "--requeue",
         "--exclusive",
@@ -70,20 +68,23 @@ def test_the_script_asks_slurm_for_what_was_typed(folder: Path) -> None:
     assert not (folder / ".automl").exists()
 
 
-def test_the_script_is_bash_also_with_odd_names(folder: Path) -> None:
+def test_the_script_is_bash_also_with_odd_names(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     odd = folder / "a b'c"
     odd.mkdir()
-    (odd / "toy.yaml").write_text(CONFIG)
-    job = SlurmJob(SweepCommand("a b'c/toy.yaml", "toy", "s t"), odd, setup=("module() { :; }",))
-    assert subprocess.run(["bash", "-n"], input=job.script(), text=True).returncode == 0
+    monkeypatch.chdir(odd)
+    words = ["sweep", "a b'c/toy.yaml", "--resume", "--name=toy", "--store=s t"]
+    text = script("toy", words, (), {"nodes": 1}, None, ("module() { :; }",), ())
+    assert subprocess.run(["bash", "-n"], input=text, text=True).returncode == 0
     said = subprocess.run(
         ["bash"],
-        input=job.script().partition("\n# The first node")[0] + '\nprintf "%s\\n" "${sweep[@]}"\n',
+        input=text.partition("\n# The first node")[0] + '\nprintf "%s\\n" "${sweep[@]}"\n',
         text=True,
         capture_output=True,
         check=True,
     )
-    assert said.stdout.splitlines() == job.sweep.arguments()
+    assert said.stdout.splitlines() == words
 
 
 def test_without_slurm_the_error_says_what_to_do(

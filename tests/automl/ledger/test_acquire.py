@@ -16,18 +16,15 @@ from resealed import change_leases
 from automl.core.events import Proposed
 from automl.errors import StoreError, UsageError
 from automl.ledger import Ledger
-from automl.ledger import hold as module
-from automl.ledger import ledger as ledger_module
-from automl.ledger.hold import FileLock
+from automl.ledger.hold import locked
 
 
 @pytest.fixture
-def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Ledger, Ledger]:
+def stores(tmp_path: Path) -> tuple[Ledger, Ledger]:
     """Two views of one store with one sweep."""
-    monkeypatch.setattr(module, "WATCH_SECONDS", 0.4)
     both = (Ledger.open(tmp_path, create=True), Ledger.open(tmp_path))
     for one in both:
-        one._lockable, one._is_server = False, True
+        one._lockable = False
     both[0].create_sweep(make_spec())
     return both
 
@@ -48,68 +45,52 @@ def test_the_error_names_the_holder(stores: tuple[Ledger, Ledger]) -> None:
         second.hold("test")
 
 
-def test_a_dead_holder_on_this_host_is_replaced_at_once(
-    stores: tuple[Ledger, Ledger], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "WATCH_SECONDS", 1e9)
+def test_a_dead_holder_on_this_host_is_replaced_at_once(stores: tuple[Ledger, Ledger]) -> None:
     first, second = stores
     first.hold("test")
     change(first, process_started=1.0)  # its number belongs to another process by now
     second.hold("test")
 
 
-def test_a_holder_with_an_old_heartbeat_is_watched_before_it_is_replaced(
-    stores: tuple[Ledger, Ledger], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("age", "lives"), [(-5.0, True), (10.0, True), (50.0, True), (61.0, False)]
+)
+def test_a_holder_on_another_host_is_alive_if_its_heartbeat_is_recent(
+    stores: tuple[Ledger, Ledger], age: float, lives: bool
 ) -> None:
     first, second = stores
-    monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
-    recorder = first.hold("test")
-    monkeypatch.undo()
-    monkeypatch.setattr(module, "WATCH_SECONDS", 0.4)
-    change(first, heartbeat=time.time() - 3600)
-
-    def live() -> None:
-        recorder.commit()
-        change(first, heartbeat=time.time() - 3600)  # its clock is an hour behind
-
-    timer = threading.Timer(0.1, live)
-    timer.start()
-    with pytest.raises(StoreError, match="on elsewhere"):
-        second.hold("test")
-    timer.join()
-    change(first, heartbeat=time.time() - 3600)
-    begun = time.monotonic()
+    old = first.hold("test")
+    change(first, host="elsewhere", heartbeat=time.time() - age)
+    assert second.snapshot("test").state == ("running" if lives else "interrupted")
+    if lives:
+        with pytest.raises(StoreError, match="on elsewhere"):
+            second.hold("test")
+        return
     taken = second.hold("test")
-    assert time.monotonic() - begun >= 0.4, "as long as it is watched"
     with pytest.raises(StoreError, match="another controller has taken the sweep over"):
-        recorder.commit()
+        old.commit()
     taken.apply(Proposed(0, {"lr": 0.1}, "bayes"))
     taken.commit()
     assert len(first.trials("test")) == 1
 
 
-@pytest.mark.parametrize("held_before", [True, False])
-def test_a_controller_that_comes_between_check_and_acquire_wins(
-    stores: tuple[Ledger, Ledger], monkeypatch: pytest.MonkeyPatch, held_before: bool
-) -> None:
-    first, second = stores
-    if held_before:
-        first.hold("test")
-        first.release("test")
-    look = module.wait_until_free
-    calls: list[str] = []
+def test_of_two_that_come_at_once_one_holds_the_sweep(stores: tuple[Ledger, Ledger]) -> None:
+    told: list[str] = []
 
-    def slow(read: Any) -> Any:
-        seen = look(read)
-        calls.append("test")
-        if len(calls) == 1:
-            first.hold("test")
-        return seen
+    def hold(ledger: Ledger) -> None:
+        try:
+            ledger.hold("test")
+        except StoreError as error:
+            told.append(str(error))
 
-    monkeypatch.setattr(ledger_module, "wait_until_free", slow)
-    with pytest.raises(StoreError, match="held by process"):
-        second.hold("test")
-    assert "test" not in second._held
+    threads = [threading.Thread(target=hold, args=(one,)) for one in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (refused,) = told
+    assert "held by process" in refused
+    assert sum("test" in one._held for one in stores) == 1
 
 
 def test_a_held_lock_without_a_holder_row_is_another_process(tmp_path: Path) -> None:
@@ -117,8 +98,8 @@ def test_a_held_lock_without_a_holder_row_is_another_process(tmp_path: Path) -> 
     with pytest.raises(UsageError, match=r"no sweep named 'test' in .*: it has no sweeps yet"):
         ledger.trials("test")
     ledger.create_sweep(make_spec())
-    lock = FileLock(ledger.files("test"), "controller.lock")
-    assert lock.acquire()
+    lock = locked(ledger.files("test"), "controller.lock")
+    assert lock
     with pytest.raises(StoreError, match="'test' is held by another process: wait for it"):
         ledger.hold("test")
-    lock.release()
+    lock.close()

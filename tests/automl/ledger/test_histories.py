@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,8 +84,8 @@ def facts(state: Any) -> str:
     return repr(sorted(kept.items()))
 
 
-def happen(rng: random.Random, ledger: Any, *, looks: bool = False) -> Any:
-    """A history of a sweep; its recorder, which `looks` at each command at once if asked to."""
+def happen(rng: random.Random, ledger: Any) -> Any:
+    """A history of a sweep; its recorder."""
     ledger.create_sweep(make_spec(), {"git_commit": "abc"})
     recorder = ledger.hold("test")
     for _ in range(rng.randrange(1, 60)):
@@ -95,8 +93,6 @@ def happen(rng: random.Random, ledger: Any, *, looks: bool = False) -> Any:
         if kind < 0.1:
             content = {"lr": {"low": 1e-4, "high": rng.random()}}
             ledger.append("test", Command(rng.choice(["limits", "enqueue", "stop"]), content))
-            if looks:
-                recorder.look()
         elif kind < 0.13:
             ledger.append("test", SpecChanged(make_spec(trials=rng.randrange(5, 50)).to_dict()))
         elif kind < 0.2:
@@ -113,18 +109,8 @@ def happen(rng: random.Random, ledger: Any, *, looks: bool = False) -> Any:
 
 @pytest.mark.parametrize("part", range(4))
 def test_what_is_read_is_what_the_recorder_had(part: int) -> None:
-    for seed in range(250 * part, 250 * (part + 1)):
+    for seed in range(60 * part, 60 * (part + 1)):
         ledger = Ledger.open("sqlite://", create=True)
         recorder = happen(random.Random(seed), ledger)
         assert facts(ledger.state("test")) == facts(recorder.state), seed
         ledger.close()
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_memory_and_a_file_behave_alike(seed: int, tmp_path: Path) -> None:
-    def told(ledger: Any) -> str:
-        recorder = happen(random.Random(seed), ledger, looks=True)
-        return repr([vars(trial) for trial in recorder.state.trials])
-
-    with closing(Ledger.open(tmp_path, create=True)) as file:
-        assert told(Ledger.open("sqlite://", create=True)) == told(file)

@@ -222,7 +222,7 @@ def test_many_stores_can_be_made_at_once(tmp_path: Path) -> None:
 
 def test_reading_imports_neither_torch_nor_ray() -> None:
     code = (
-        "import sys, automl.ledger, automl.core.snapshot, automl;"
+        "import sys, automl.ledger, automl.core.state, automl;"
         "print([m for m in ('torch','ray','pandas','optuna','ax','botorch') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -21,7 +21,6 @@ from automl import sweeps
 from automl.core.events import Begun, Proposed
 from automl.errors import StoreError
 from automl.ledger import Ledger, database
-from automl.ledger import hold as lease_module
 
 pytestmark = pytest.mark.skipif(postgres.missing() is not None, reason=str(postgres.missing()))
 ROOT = Path(__file__).parents[3]
@@ -46,10 +45,9 @@ def test_a_sweep_runs_and_is_read_back(url: str) -> None:
 
 
 def test_a_database_without_a_ledger_is_left_alone_until_something_is_created(url: str) -> None:
-    assert not database.is_ledger(url)
-    with pytest.raises(StoreError, match="is no ledger of automl"):
-        Ledger.open(url)
-    assert not database.is_ledger(url)
+    for _ in range(2):
+        with pytest.raises(database.NoStoreError, match="is no ledger of automl"):
+            Ledger.open(url)
 
 
 def test_a_server_that_is_not_there_is_a_store_error(url: str) -> None:
@@ -93,38 +91,9 @@ def test_a_second_controller_is_refused_until_the_first_is_dead(url: str) -> Non
     ledger.hold("test")
 
 
-@pytest.mark.parametrize("hours", [-1.0, 0.0, 1.0])
-def test_a_controller_on_another_host_keeps_its_lease_whatever_the_clocks_say(
-    url: str, monkeypatch: pytest.MonkeyPatch, hours: float
-) -> None:
-    """Its last heartbeat is an hour back or ahead, because a clock was set; it still runs."""
-    monkeypatch.setattr(lease_module, "WATCH_SECONDS", 1.0)
-    ledger = Ledger.open(url, create=True)
-    ledger.create_sweep(make_spec())
-    child = hold_elsewhere(url, "elsewhere")
-    done = threading.Event()
-
-    def keep_changing() -> None:
-        while not done.wait(0.02):
-            change_holder(url, heartbeat=time.time() + 3600 * hours)
-
-    change_holder(url, heartbeat=time.time() + 3600 * hours)
-    changing = threading.Thread(target=keep_changing)
-    changing.start()
-    try:
-        with pytest.raises(StoreError, match=r"held by process .* on elsewhere"):
-            ledger.hold("test")
-    finally:
-        done.set()
-        changing.join()
-        child.kill()
-        child.wait()
-
-
 def test_a_lease_that_ran_out_is_taken_and_the_old_holder_is_fenced_off(
-    url: str, monkeypatch: pytest.MonkeyPatch
+    url: str,
 ) -> None:
-    monkeypatch.setattr(lease_module, "WATCH_SECONDS", 0.3)
     first, second = Ledger.open(url, create=True), Ledger.open(url)
     first.create_sweep(make_spec())
     old = first.hold("test")

@@ -60,17 +60,17 @@ def test_a_commit_adds_each_event_and_report_once(ledger: Ledger) -> None:
 
 def test_nothing_is_written_before_the_commit_and_all_of_it_once(ledger: Ledger) -> None:
     recorder = ledger.hold("test")
-    assert recorder.uncommitted == 0
+    assert len(recorder.uncommitted) == 0
     recorder.apply(Proposed(0, {"lr": 0.1}, "bayes"))
     assert recorder.apply(Proposed(0, {"lr": 0.2}, "bayes")) is None
-    assert recorder.uncommitted == 1
+    assert len(recorder.uncommitted) == 1
     assert len(rows(ledger, RECORDS)) == 1
     with pytest.raises(StoreError, match="the next trial of the sweep is 1, got 5"):
         recorder.apply(Proposed(5, {"lr": 0.1}, "bayes"))
     recorder.apply(Closed("finished"))
     recorder.commit(3.0, status={"busy_slots": math.inf})
     recorder.commit()
-    assert recorder.uncommitted == 0
+    assert len(recorder.uncommitted) == 0
     assert len(rows(ledger, RECORDS)) == 3
     (lease,) = rows(ledger, SWEEPS)
     assert (lease["seconds"], lease["closed"]) == (3.0, "finished")
@@ -92,14 +92,14 @@ def test_a_commit_whose_answer_was_lost_is_made_once(
 ) -> None:
     recorder = ledger.hold("test")
     recorder.apply(Proposed(0, {"lr": 0.1}, "bayes"))
-    commit = recorder._write_once
+    run = ledger._database.run
 
-    def lost(values: Any) -> Any:
-        commit(values)
+    def lost(action: Any, *, write: bool = False) -> Any:
+        run(action, write=write)
         monkeypatch.undo()
         raise StoreError("the answer was lost")
 
-    monkeypatch.setattr(recorder, "_write_once", lost)
+    monkeypatch.setattr(ledger._database, "run", lost)
     with pytest.raises(StoreError, match="the answer was lost"):
         recorder.commit()
     enqueued = Command("enqueue", {"lr": 0.5})
@@ -134,4 +134,4 @@ def test_a_release_that_cannot_be_written_is_told_and_frees_the_lock(
     assert "sweeps" in caplog.text
     assert isinstance(held, Hold)
     assert held._lock is not None
-    assert held._lock._file.closed
+    assert held._lock.closed

@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
 from automl.errors import StoreError
 from automl.ledger import Ledger, database
@@ -29,12 +28,6 @@ def test_a_store_is_a_folder_a_file_a_server_or_memory(
         database.locate("postgresql://me:secret@host/name")[0]
         == "postgresql+psycopg://me:secret@host/name"
     )
-    for look in (
-        database.locate,
-        lambda name: database.open_database(name, create=True, readonly=False),
-    ):
-        with pytest.raises(StoreError, match="must have no NUL"):
-            look("a\0b")
     with pytest.raises(StoreError, match="is a folder or sqlite:///FILE"):
         database.locate("sqlite:///")
 
@@ -58,16 +51,6 @@ def test_a_password_in_a_url_is_refused_and_never_shown(url: str, found: bool) -
         assert database.shown(url) == "postgresql://u:***@h/d".replace(
             "u:***@", url[13:].split("h/d")[0].replace(":p", ":***")
         )
-
-
-@pytest.mark.parametrize(
-    "text", ["postgresql:/me:secret@h/db", "postgres:me:secret@h/db", "sqlite:/secret.db"]
-)
-def test_a_mistyped_url_is_no_folder_and_is_not_repeated(text: str) -> None:
-    with pytest.raises(StoreError, match="with two slashes") as caught:
-        database.locate(text)
-    assert "secret" not in str(caught.value)
-    assert database.locate(f"./{text}")[1] is not None
 
 
 def test_a_kind_of_store_whose_package_is_missing_is_told() -> None:
@@ -120,32 +103,6 @@ def test_errors_of_files_and_records_are_the_stores() -> None:
         database.translated("store"),
     ):
         raise StoreError("mine")
-
-
-class Lost(Exception):
-    """What a driver raises, with a code of SQLSTATE."""
-
-    def __init__(self, sqlstate: str | None) -> None:
-        self.sqlstate = sqlstate
-
-
-@pytest.mark.parametrize(
-    ("code", "waited_for"),
-    [
-        (None, True),
-        ("08006", True),
-        ("57P01", True),
-        ("40001", True),
-        ("53300", True),
-        ("42P01", False),
-        ("23505", False),
-    ],
-)
-def test_only_what_passes_by_itself_is_tried_again(code: str | None, waited_for: bool) -> None:
-    assert database.is_transient(sa.exc.OperationalError("", {}, Lost(code))) is waited_for
-    assert not database.is_transient(sa.exc.ProgrammingError("", {}, Lost(code)))
-    broken = sa.exc.ProgrammingError("", {}, Lost(code), connection_invalidated=True)
-    assert database.is_transient(broken) is waited_for
 
 
 def test_a_store_that_sqlite_cannot_make_is_told(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +14,9 @@ from automl import config
 from automl.cli import cli
 from automl.integrations.optuna_view import FIGURES
 from automl.ledger import Ledger
-from automl.report.page import data_of, render
+from automl.report.page import data_of
 from automl.report.recipe import recipe
 from automl.report.record import Record
-from automl.result import Result
 from automl.sweeps import load
 
 
@@ -111,22 +108,6 @@ def test_a_notebook_shows_the_page_in_a_frame(chromium: Any, runs: str, tmp_path
 @pytest.mark.parametrize("name", sorted({*FIGURES} - {"pareto"}))
 def test_every_figure_is_one_of_plotly(runs: str, name: str) -> None:
     assert isinstance(load("toy", runs).figure(name), go.Figure)
-
-
-@pytest.mark.parametrize("num_trials", [0, 1, 2, 7])
-def test_a_sweep_of_few_trials_has_a_page(tmp_path: Path, num_trials: int) -> None:
-    page = render(record_of(write_sweep(tmp_path / "runs", num_trials)))
-    inside = re.search(r'id="data">(.*?)</script>', page, re.DOTALL)
-    assert inside is not None
-    assert len(json.loads(inside[1])["table"]["rows"]) == num_trials
-
-
-def test_a_result_saves_the_same_report_without_a_ledger(runs: str, tmp_path: Path) -> None:
-    record = record_of(runs)
-    Result(record.snapshot).save_report(tmp_path / "report.html")
-    load("toy", runs).save_report(tmp_path / "stored.html")
-    assert "abc123" in (tmp_path / "stored.html").read_text(), "the store knows more"
-    assert data_of(record)["page"]["answer"]["lines"][0] in (tmp_path / "report.html").read_text()
 
 
 def test_the_best_configuration_runs_as_it_is(runs: str, tmp_path: Path) -> None:

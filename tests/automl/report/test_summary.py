@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
-from report_snapshots import BLEU, MIDDLE, OUT_OF_MEMORY, SPACE, snapshot, trial
+from report_snapshots import BLEU, MIDDLE, SPACE, snapshot, trial
 from rich.console import Console
 
 from automl.core.goals import Goal
@@ -62,13 +62,6 @@ def test_the_cause_of_a_sweep_without_a_success_is_said_once() -> None:
 def test_an_interrupted_sweep_is_pointed_to_resume() -> None:
     found = summary(replace(MIDDLE, state="interrupted"), Typed("my runs"))
     assert "automl resume nmt --store 'my runs'" in found
-
-
-def test_a_sweep_without_success_says_why() -> None:
-    found = summary(snapshot(replace(OUT_OF_MEMORY, number=0), OUT_OF_MEMORY, state="finished"))
-    assert "No trial has succeeded." in found
-    assert "out of memory, trial 0: asked for 12 GB" in found
-    assert "automl best" not in found
 
 
 def test_several_goals_show_the_pareto_front() -> None:

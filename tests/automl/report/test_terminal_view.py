@@ -10,7 +10,6 @@ from report_snapshots import MIDDLE, ended, snapshot, trial
 from rich.console import Console
 
 from automl.core import Begun
-from automl.core.events import Noted
 from automl.core.state import Snapshot
 from automl.core.trial import TrialState
 from automl.report.terminal_view import PlainLines, SweepView
@@ -75,14 +74,3 @@ def test_without_a_terminal_each_change_is_a_line() -> None:
         "[ 1m 40s] 3 of 12 trials done, 1m 40s of 8m 00s - 1 running - 2 completed"
         " - 1 failed (1 out of memory)",
     ]
-
-
-def test_a_sweep_whose_time_is_over_says_how_long_it_waits_for_its_trials() -> None:
-    running = snapshot(trial(0, None, TrialState.RUNNING), seconds=15.0)
-    over = replace(running, events=[Noted("end", "the time of 15 s is over", None, 15.0)])
-    assert plain(over)[0] == (
-        "[    15s] the time of 15 s is over: waits for running trials: 1; ends them after 30s"
-    )
-    assert len(plain(over, over)) == len(plain(over)), "one way to end has one line"
-    done = replace(over, trials=[trial(0, 1.0)])
-    assert not [line for line in plain(done) if "waits" in line]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,16 @@ from typing import Any
 import pytest
 
 import automl
-from automl.control.wiring import conduct
+from automl.control.controller import conduct
 from automl.core.goals import parse_goals
 from automl.core.resources import Budget
 from automl.core.spec import SweepSpec
-from automl.core.state import Snapshot
-from automl.core.trial import Trial, TrialState
+from automl.core.trial import TrialState
 from automl.dispatch.simulated import SimulatedDispatcher
 from automl.ledger import Ledger
-from automl.simulation import Simulation
 from automl.stopping import STOPPERS
-from automl.stopping.base import CONTINUE, Decision, Stopper
-from search_spaces import Choice, Float, Space
+from automl.sweeps import Simulation
+from search_spaces import Float, Space
 
 SPACE = Space(Float("x", 0.0, 1.0, default=0.9), Float("y", 0.0, 1.0, default=0.5))
 STEPS = 27
@@ -48,19 +46,6 @@ def simulate(stopper: str, goals: Any = "minimize loss", **options: Any) -> Simu
 def steps(result: Simulation) -> int:
     """How many steps all trials made together."""
     return sum(len(trial.reports) for trial in result.trials)
-
-
-def conducted(
-    folder: Path, name: str, space: Space = SPACE, *, trials: int, workers: int, **fields: Any
-) -> tuple[Snapshot, Ledger]:
-    """A sweep of `curve` with a ledger, by so many workers on a virtual clock."""
-    goals, ledger = parse_goals("minimize loss"), Ledger.open(folder, create=True)
-    budget = Budget(trials=trials)
-    fixed = {"budget": budget, "suggester": "random", "workers": workers}
-    spec = SweepSpec(name, space, goals, **fixed, **fields)
-    ledger.create_sweep(spec)
-    made = SimulatedDispatcher(curve, workers)
-    return conduct(spec, ledger, SimulatedDispatcher, lambda: made), ledger
 
 
 STOPPING = sorted(set(STOPPERS.names()) - {"none"})
@@ -144,12 +129,6 @@ def test_every_stopper_goes_on_where_its_ledger_ends(stopper: str, tmp_path: Pat
     assert len(best.reports) == STEPS
 
 
-def test_median_stops_and_never_pauses() -> None:
-    result = simulate("median")
-    assert {note.kind for note in result.decisions} == {"stop"}
-    assert {trial.attempts for trial in result.trials} == {1}
-
-
 def test_asha_promotes_a_third_from_each_level() -> None:
     result = simulate("asha", trials=81, max_steps=STEPS)
     reached = [len(trial.reports) for trial in result.trials]
@@ -165,46 +144,6 @@ def test_asha_promotes_a_third_from_each_level() -> None:
         for trial in result.trials
         if len(trial.reports) == STEPS
     )
-
-
-def test_trials_of_one_to_three_ranks_keep_three_slots_busy(tmp_path: Path) -> None:
-    space = Space(
-        *SPACE.parameters.values(), Choice("ranks", [1, 2, 3]), Choice("parallelism", ["ddp"])
-    )
-    workload = "translation"
-    snapshot, _ = conducted(tmp_path, "gaps", space, trials=60, workers=3, workload=workload)
-    busy = sum(trial.seconds * int(trial.params["ranks"]) for trial in snapshot.trials)
-    assert busy / (3 * snapshot.seconds) > 0.8
-
-
-class Installed(Stopper):
-    """A rule of another package; its constructor knows nothing of `guided`."""
-
-    name = "installed"
-
-    def __init__(
-        self,
-        goals: Any,
-        constraints: Any = (),
-        *,
-        seed: int = 0,
-        space: Space | None = None,
-        max_steps: int | None = None,
-        can_pause: bool = True,
-    ) -> None:
-        super().__init__(
-            goals, constraints, seed=seed, space=space, max_steps=max_steps, can_pause=can_pause
-        )
-
-    def decide(self, trial: Trial, trials: Sequence[Trial]) -> Decision:
-        assert 0.0 <= self.spent <= 1.0
-        return Decision("stop", "one report is enough") if len(trial.reports) == 1 else CONTINUE
-
-
-def test_an_installed_stopper_needs_no_argument_guided(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(STOPPERS, "get", lambda name: Installed)
-    result = simulate("asha", trials=5, suggester="sobol")
-    assert [len(trial.reports) for trial in result.trials] == [STEPS, 1, 1, 1, 1]
 
 
 @pytest.mark.parametrize(("suggester", "guided"), [("bayes", True), ("random", False)])

@@ -12,6 +12,7 @@ from automl.core.goals import parse_goals
 from automl.core.trial import ReportPoint, Trial, TrialState
 from automl.stopping import STOPPERS as STOPPERS_BY_NAME
 from automl.stopping._warmup import WarmUp
+from automl.sweeps import Simulation
 from search_spaces import Float, Space
 
 SPACE = Space(Float("x", 0.0, 1.0, default=0.9), Float("y", 0.0, 1.0, default=0.5))
@@ -36,7 +37,7 @@ def rising(params: Any) -> Iterator[tuple[float, dict[str, float]]]:
         yield seconds, {"loss": metrics["loss"] + (0.1 * step if step <= FLAT else 0.0)}
 
 
-def simulate(replay: Any, stopper: str) -> automl.simulation.Simulation:
+def simulate(replay: Any, stopper: str) -> Simulation:
     return automl.simulate(
         replay, SPACE, "minimize loss", stopper=stopper, workers=4, trials=24, suggester="random"
     )
@@ -50,16 +51,6 @@ def test_no_trial_is_stopped_on_the_flat_part(replay: Any, stopper: str) -> None
     assert len(few) <= 3, "only those that had the worker's slot before trial 0's second report"
     assert result.best is not None
     assert len(result.best.reports) == STEPS
-
-
-@pytest.mark.parametrize("stopper", ["asha", "median"])
-def test_without_a_flat_part_the_warmup_changes_nothing(
-    stopper: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = simulate(falling, stopper).decisions
-    assert any(note.kind in ("pause", "stop") for note in found)
-    monkeypatch.setattr(WarmUp, "observe", lambda self, trial: None)
-    assert found == simulate(falling, stopper).decisions
 
 
 def test_no_trial_is_paused_at_the_step_at_which_others_completed() -> None:

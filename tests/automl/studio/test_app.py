@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -129,20 +128,6 @@ def test_a_commit_is_told_to_everybody_who_looks(store: str, client: Client) -> 
     assert f"--store {store} space.lr.high=VALUE --objective" in lines["widen"]
     for connection, _ in streams:
         connection.close()
-
-
-def test_a_store_that_is_damaged_later_does_not_end_the_server(store: str, client: Client) -> None:
-    file = Path(store) / "ledger.sqlite3"
-    whole = file.read_bytes()
-    client.get("/api/sweeps/toy")
-    for path in Path(store).glob("ledger.sqlite3-*"):
-        path.unlink()
-    file.write_bytes(b"x" * len(whole))
-    status, body, _ = client.ask("/api/sweeps/toy")
-    assert status == 503
-    assert "damaged" in json.loads(body)["error"]
-    file.write_bytes(whole)
-    assert client.get("/api/sweeps/toy")["name"] == "toy"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,13 @@ from automl.cli import cli
 from automl.core import Trial, TrialState, parse_goals
 from automl.core.ranking import deterministic, due
 from automl.errors import SpaceExhausted, UsageError
-from automl.ledger import Ledger
 from automl.suggesters.base import Prospect
-from automl.suggesters.bayes.suggester import BayesSuggester
+from automl.suggesters.belief import belief as believed
 from automl.suggesters.domain import Domain
 from automl.suggesters.proposer import Proposer
 from automl.suggesters.queue import SuggestionQueue
 from automl.suggesters.random import RandomSuggester
-from automl.workflows import steering
-from search_spaces import Choice, Float, Space
+from search_spaces import Float, Space
 
 GOALS = parse_goals("minimize loss")
 SPACE = Space(Float("x", 0.0, 1.0), Float("y", 0.0, 1.0))
@@ -107,13 +104,6 @@ def test_auto_repeats_in_the_last_fifth_only(tmp_path: Path) -> None:
     assert result.recommended is not None
 
 
-def test_auto_repeats_a_function_without_noise_once(tmp_path: Path) -> None:
-    result = swept(tmp_path, lambda t: round((t.params["x"] - 0.6) ** 2, 2), trials=20)
-    assert [t.number for t in result.trials if t.replicate_of is not None] == [16]
-    none = swept(tmp_path, lambda t: t.params["x"], trials=10, replicates="none")
-    assert all(t.replicate_of is None for t in none.trials)
-
-
 def test_a_space_without_new_configurations_has_a_fifth_of_repeated_trials(tmp_path: Path) -> None:
     space = {"k": list("abcd")}
     result = swept(tmp_path, noisy_choice, space, trials=12)
@@ -178,7 +168,7 @@ def test_what_ran_once_may_be_luck_and_its_interval_says_so(tmp_path: Path) -> N
     result = swept(tmp_path, noisy, replicates="none", trials=15)
     assert result.snapshot.spec is not None
     space = result.snapshot.spec.known_space
-    belief = BayesSuggester(space, GOALS, seed=0).belief(result.trials)
+    belief = believed(space, GOALS, (), 0, result.trials)
     assert belief is not None
     best = result.snapshot.best
     assert best is not None
@@ -232,16 +222,6 @@ def test_an_optimizer_repeats_only_what_is_run_again_and_added() -> None:
 def test_wrong_replicates_are_refused(tmp_path: Path, wrong: Any) -> None:
     with pytest.raises(UsageError, match="replicates must be 'auto', 'none', or a whole number"):
         swept(tmp_path, noisy, replicates=wrong, trials=2)
-
-
-def test_choices_are_repeated_within_limits_only(tmp_path: Path) -> None:
-    space = Space(Choice("k", ["a", "b", "c"]))
-    options: Any = {"replicates": 2, "suggester": "random", "name": "s"}
-    swept(tmp_path, noisy_choice, space, trials=1, **options)
-    with closing(Ledger.open(str(tmp_path))) as ledger:
-        steering.change(ledger, "s", {"space.k": "b"})
-    result = swept(tmp_path, noisy_choice, space, trials=4, resume=True, **options)
-    assert {t.params["k"] for t in result.trials[1:]} <= {"b"} | {result.trials[0].params["k"]}
 
 
 def noisy_choice(trial: Any) -> float:

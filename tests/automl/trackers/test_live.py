@@ -107,7 +107,7 @@ def test_a_tracker_that_fails_is_one_warning_and_gets_the_newest_later(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     notebook = Notebook(failures=2)
-    live = LiveTracker(notebook, SWEEP, retry_seconds=0.01)
+    live = LiveTracker(notebook, SWEEP)
     running = Trial(0, {"x": 0.5}, TrialState.RUNNING, attempts=1)
     ended = Trial(0, {"x": 0.5}, TrialState.COMPLETED, {"loss": 1.0}, attempts=1)
     end = Ended(Outcome(0, 1, Ending.COMPLETED), TrialState.COMPLETED)
@@ -130,7 +130,7 @@ def test_the_end_waits_for_no_tracker_that_hangs_or_never_answers(
 ) -> None:
     for notebook in (Notebook(hangs=True), Notebook(failures=1000)):
         caplog.clear()
-        live = LiveTracker(notebook, SWEEP, retry_seconds=0.01, idle_seconds=0.3)
+        live = LiveTracker(notebook, SWEEP, idle_seconds=0.3)
         trial = Trial(0, {"x": 0.5}, TrialState.RUNNING, attempts=1)
         with caplog.at_level(logging.WARNING, logger="automl"):
             live.update(snapshot(trial))

@@ -10,8 +10,7 @@ import pytest
 
 from automl.core import Goal, Snapshot, Trial, TrialState
 from automl.core.trial import ReportPoint
-from automl.workflows.ab import compared, gains, side_of
-from automl.workflows.paired_test import PairedTest
+from automl.workflows.ab import PairedTest, compared, gains, side_of
 
 GOAL = Goal.parse("minimize loss")
 

@@ -18,7 +18,7 @@ from automl.core import Command, Trial, TrialState
 from automl.errors import AutomlError, UsageError
 from automl.ledger import Ledger
 from automl.ledger.database import Database
-from automl.workflows import agents
+from automl.workflows import steering
 
 LONG = 3600.0
 
@@ -61,10 +61,10 @@ def ended(process: BaseProcess) -> Iterator[BaseProcess]:
 def test_a_sweep_of_agents_alone_from_the_first_trial_to_the_last(ledger: Ledger) -> None:
     created(ledger, trials=3, suggester="sobol")
     seen = []
-    while (asked := agents.ask(ledger, "test"))["trial"] is not None:
+    while (asked := steering.ask(ledger, "test"))["trial"] is not None:
         number = asked["trial"]
-        agents.tell(ledger, "test", number, {"loss": 2.0}, step=1)
-        told = agents.tell(ledger, "test", number, {"loss": asked["params"]["lr"]})
+        steering.tell(ledger, "test", number, {"loss": 2.0}, step=1)
+        told = steering.tell(ledger, "test", number, {"loss": asked["params"]["lr"]})
         assert (told["state"], told["attempt"], told["same"]) == ("completed", 1, False)
         seen.append(asked["params"])
     assert asked["reason"] == "it is finished"
@@ -79,16 +79,16 @@ def test_a_sweep_of_agents_alone_from_the_first_trial_to_the_last(ledger: Ledger
 
 def test_the_same_result_may_be_told_twice_and_another_may_not(ledger: Ledger) -> None:
     created(ledger)
-    agents.ask(ledger, "test")
-    agents.tell(ledger, "test", 0, {"loss": 0.5, "extra": float("inf")}, attempt=1)
-    again = agents.tell(ledger, "test", 0, {"loss": 0.5, "extra": float("inf")}, attempt=1)
+    steering.ask(ledger, "test")
+    steering.tell(ledger, "test", 0, {"loss": 0.5, "extra": float("inf")}, attempt=1)
+    again = steering.tell(ledger, "test", 0, {"loss": 0.5, "extra": float("inf")}, attempt=1)
     assert (again["state"], again["same"]) == ("completed", True)
     with pytest.raises(
         AutomlError, match=r"trial 0 has ended already: it is completed, with loss=0\.5"
     ):
-        agents.tell(ledger, "test", 0, {"loss": 0.4}, attempt=1)
+        steering.tell(ledger, "test", 0, {"loss": 0.4}, attempt=1)
     with pytest.raises(AutomlError, match="is over"):
-        agents.tell(ledger, "test", 0, failed="crashed", attempt=1)
+        steering.tell(ledger, "test", 0, failed="crashed", attempt=1)
     assert ledger.trials("test")[0].metrics["loss"] == 0.5
 
 
@@ -96,22 +96,22 @@ def test_a_lost_agents_trial_goes_back_and_its_late_result_is_refused(
     ledger: Ledger, later: Callable[[float], None]
 ) -> None:
     created(ledger)
-    first = agents.ask(ledger, "test", agent="ann")
+    first = steering.ask(ledger, "test", agent="ann")
     later(100.0)
     with pytest.raises(
         AutomlError, match=r"the lease of attempt 1 of trial 0 is over: .* ago, after 60 s"
     ):
-        agents.tell(ledger, "test", 0, {"loss": 1.0}, attempt=1)
+        steering.tell(ledger, "test", 0, {"loss": 1.0}, attempt=1)
     assert state(ledger, 0) == "waiting"
-    second = agents.ask(ledger, "test", agent="bob")
+    second = steering.ask(ledger, "test", agent="bob")
     assert (first["trial"], first["attempt"], first["resumed"]) == (0, 1, False)
     assert (second["trial"], second["attempt"], second["resumed"]) == (0, 2, True)
     assert second["params"] == first["params"]
     with pytest.raises(AutomlError, match="runs attempt 2 with agent bob"):
-        agents.tell(ledger, "test", 0, {"loss": 1.0}, attempt=1)
+        steering.tell(ledger, "test", 0, {"loss": 1.0}, attempt=1)
     with pytest.raises(AutomlError, match="runs attempt 2 with agent bob"):
-        agents.tell(ledger, "test", 0, {"loss": 1.0}, step=1, attempt=1)
-    agents.tell(ledger, "test", 0, {"loss": 2.0}, attempt=2)
+        steering.tell(ledger, "test", 0, {"loss": 1.0}, step=1, attempt=1)
+    steering.tell(ledger, "test", 0, {"loss": 2.0}, attempt=2)
     assert ledger.trials("test")[0].metrics["loss"] == 2.0
 
 
@@ -119,48 +119,40 @@ def test_a_result_that_was_sent_in_time_counts_however_late_it_is_read(
     ledger: Ledger, later: Callable[[float], None]
 ) -> None:
     created(ledger)
-    agents.ask(ledger, "test")
+    steering.ask(ledger, "test")
     content = {"attempt": 1, "metrics": {"loss": 0.25}}
     (identity,) = ledger.append("test", Command("tell", content, 0, by="ann"))
     later(100.0)  # the agent was killed before it could serve its own request
-    assert agents.ask(ledger, "test")["trial"] == 1
+    assert steering.ask(ledger, "test")["trial"] == 1
     answered, _ = ledger.answer("test", identity)
     assert answered is not None
     assert answered.content["state"] == "completed"
     assert ledger.trials("test")[0].metrics["loss"] == 0.25
 
 
-@pytest.mark.parametrize("kind", ["out_of_memory", "non_finite", "timeout", "crashed"])
-def test_a_failure_is_kept_with_its_kind(ledger: Ledger, kind: str) -> None:
-    created(ledger)
-    agents.ask(ledger, "test")
-    told = agents.tell(ledger, "test", 0, failed=kind, message="too much", attempt=1)
-    assert (told["state"], told["failure"], told["message"]) == ("failed", kind, "too much")
-    assert agents.tell(ledger, "test", 0, failed=kind)["same"]
-    with pytest.raises(AutomlError, match=r"is over|has ended already"):
-        agents.tell(ledger, "test", 0, {"loss": 1.0})
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (
-            lambda kept: agents.tell(kept, "test", 0, failed="bogus"),
+            lambda kept: steering.tell(kept, "test", 0, failed="bogus"),
             "a failure is one of out_of_memory, ",
         ),
         (
-            lambda kept: agents.tell(kept, "test", 7, {"loss": 1.0}),
+            lambda kept: steering.tell(kept, "test", 7, {"loss": 1.0}),
             "there is no trial 7: there are 2",
         ),
-        (lambda kept: agents.tell(kept, "test", 0, {"acc": 1.0}), "no metric 'loss' was reported"),
         (
-            lambda kept: agents.tell(kept, "test", 0, {"loss": "low"}),
+            lambda kept: steering.tell(kept, "test", 0, {"acc": 1.0}),
+            "no metric 'loss' was reported",
+        ),
+        (
+            lambda kept: steering.tell(kept, "test", 0, {"loss": "low"}),
             "metric 'loss' must be a number",
         ),
-        (lambda kept: agents.ask(kept, "test", lease=0), "a lease must last longer than 0 s"),
-        (lambda kept: agents.ask(kept, "tset"), "no sweep named 'tset'"),
+        (lambda kept: steering.ask(kept, "test", lease=0), "a lease must last longer than 0 s"),
+        (lambda kept: steering.ask(kept, "tset"), "no sweep named 'tset'"),
         (
-            lambda kept: agents.tell(kept, "test", 0, {}, step=1),
+            lambda kept: steering.tell(kept, "test", 0, {}, step=1),
             "step 1 of trial 0 cannot follow step 3",
         ),
     ],
@@ -169,14 +161,14 @@ def test_a_wrong_argument_leaves_the_trial_as_it_is(
     ledger: Ledger, call: Callable[[Ledger], Any], message: str
 ) -> None:
     created(ledger)
-    agents.ask(ledger, "test")
-    agents.tell(ledger, "test", 0, {"acc": 1.0}, step=3)
-    agents.ask(ledger, "test")
-    agents.tell(ledger, "test", 1, {"loss": 1.0}, step=1)
+    steering.ask(ledger, "test")
+    steering.tell(ledger, "test", 0, {"acc": 1.0}, step=3)
+    steering.ask(ledger, "test")
+    steering.tell(ledger, "test", 1, {"loss": 1.0}, step=1)
     with pytest.raises(UsageError, match=message):
         call(ledger)
     assert state(ledger, 0) == "running"
-    assert agents.tell(ledger, "test", 0, {"loss": 1.0})["state"] == "completed"
+    assert steering.tell(ledger, "test", 0, {"loss": 1.0})["state"] == "completed"
 
 
 # ------------------------------------------------------------------ many at once
@@ -184,7 +176,7 @@ def test_a_wrong_argument_leaves_the_trial_as_it_is(
 
 def ask_alone(store: str, answers: str) -> None:
     ledger = Ledger.open(store)
-    answer = agents.ask(ledger, "test", agent=str(os.getpid()))
+    answer = steering.ask(ledger, "test", agent=str(os.getpid()))
     Path(answers, str(os.getpid())).write_text(repr((answer["trial"], answer["params"])))
     ledger.close()
 
@@ -217,13 +209,13 @@ def test_a_running_controller_answers(tmp_path: Path, dispatcher: str) -> None:
     with ended(begin(tmp_path, make_spec(trials=4), objective, dispatcher=dispatcher)) as runs:
         wait_until(lambda: ledger.snapshot("test").num_slots > 0 or dispatcher == "agents")
         wait_until(lambda: ledger.snapshot("test").state == "running")
-        asked = [agents.ask(ledger, "test") for _ in range(2)]
+        asked = [steering.ask(ledger, "test") for _ in range(2)]
         assert len({one["trial"] for one in asked}) == 2
         for one in asked:
             number = one["trial"]
-            agents.tell(ledger, "test", number, {"loss": 2.0}, step=1)
-            agents.tell(ledger, "test", number, {"loss": 1.0}, attempt=1)
-            assert agents.tell(ledger, "test", number, {"loss": 1.0}, attempt=1)["same"]
+            steering.tell(ledger, "test", number, {"loss": 2.0}, step=1)
+            steering.tell(ledger, "test", number, {"loss": 1.0}, attempt=1)
+            assert steering.tell(ledger, "test", number, {"loss": 1.0}, attempt=1)["same"]
             trial = ledger.trials("test")[number]
             assert trial.worker.startswith("agent ")
         snapshot = ledger.snapshot("test")
@@ -238,15 +230,15 @@ def test_a_controller_killed_between_ask_and_tell_loses_nothing(tmp_path: Path) 
     controller = begin(tmp_path, make_spec(trials=4), patient)
     with ended(controller):
         wait_until(lambda: bool(held(ledger, False)))
-        asked = agents.ask(ledger, "test", lease=LONG)
-        agents.tell(ledger, "test", asked["trial"], {"loss": 5.0}, step=1)
-    agents.tell(ledger, "test", asked["trial"], {"loss": 4.0}, step=2, attempt=1)
-    agents.tell(ledger, "test", asked["trial"], {"loss": 3.0}, attempt=1)
+        asked = steering.ask(ledger, "test", lease=LONG)
+        steering.tell(ledger, "test", asked["trial"], {"loss": 5.0}, step=1)
+    steering.tell(ledger, "test", asked["trial"], {"loss": 4.0}, step=2, attempt=1)
+    steering.tell(ledger, "test", asked["trial"], {"loss": 3.0}, attempt=1)
     trial = ledger.trials("test")[asked["trial"]]
     assert (trial.state, trial.attempts, len(trial.reports)) == ("completed", 1, 2)
     other = ledger.trials("test")[0]
     assert other.state is TrialState.WAITING, "the worker's trial goes back, as after a resume"
-    assert agents.ask(ledger, "test")["trial"] == 0
+    assert steering.ask(ledger, "test")["trial"] == 0
 
 
 def held(ledger: Ledger, by_agent: bool) -> list[Trial]:
@@ -262,17 +254,17 @@ def held(ledger: Ledger, by_agent: bool) -> list[Trial]:
 
 def test_nobody_speaks_for_the_trial_of_another(ledger: Ledger) -> None:
     created(ledger)
-    agents.ask(ledger, "test", agent="ann")
+    steering.ask(ledger, "test", agent="ann")
     for call in (
-        lambda: agents.tell(ledger, "test", 0, 1.0, agent="bob"),
-        lambda: agents.tell(ledger, "test", 0, 1.0, agent="bob", attempt=1),
-        lambda: agents.tell(ledger, "test", 0, 1.0, step=1),
-        lambda: agents.tell(ledger, "test", 0, failed="crashed"),
+        lambda: steering.tell(ledger, "test", 0, 1.0, agent="bob"),
+        lambda: steering.tell(ledger, "test", 0, 1.0, agent="bob", attempt=1),
+        lambda: steering.tell(ledger, "test", 0, 1.0, step=1),
+        lambda: steering.tell(ledger, "test", 0, failed="crashed"),
     ):
         with pytest.raises(AutomlError, match="trial 0 is held by agent 'ann'"):
             call()
-    assert agents.tell(ledger, "test", 0, 1.0, step=1, attempt=1)["stop"] is False
-    assert agents.tell(ledger, "test", 0, 1.0, agent="ann")["state"] == "completed"
+    assert steering.tell(ledger, "test", 0, 1.0, step=1, attempt=1)["stop"] is False
+    assert steering.tell(ledger, "test", 0, 1.0, agent="ann")["state"] == "completed"
 
 
 # ------------------------------------------------------------------ killed again and again
@@ -281,11 +273,11 @@ def test_nobody_speaks_for_the_trial_of_another(ledger: Ledger) -> None:
 def work(store: str, done: str) -> None:
     """An agent that runs trials until none is left, and notes each answer that it got."""
     ledger = Ledger.open(store)
-    while (asked := agents.ask(ledger, "test", lease=LONG))["trial"] is not None:
+    while (asked := steering.ask(ledger, "test", lease=LONG))["trial"] is not None:
         number, attempt = asked["trial"], asked["attempt"]
         loss = float(asked["params"]["lr"])
-        agents.tell(ledger, "test", number, {"loss": loss}, step=1, attempt=attempt)
-        agents.tell(ledger, "test", number, {"loss": loss}, attempt=attempt)
+        steering.tell(ledger, "test", number, {"loss": loss}, step=1, attempt=attempt)
+        steering.tell(ledger, "test", number, {"loss": loss}, attempt=attempt)
         with Path(done).open("a") as file:
             file.write(f"{number}\n")
     ledger.close()

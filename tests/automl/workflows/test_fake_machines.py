@@ -98,8 +98,8 @@ def test_what_a_machine_with_gpus_offers(become, tmp_path, machine, slots, preci
     assert set(space.parameters["precision"].choices) == precisions
     offered = set(getattr(space.parameters.get("parallelism"), "choices", {"single"}))
     assert strategies <= offered
-    abilities = doctor.examine(str(tmp_path)).abilities
-    lacks = {(one.kind, one.name): one.lacks for one in abilities}
+    abilities = doctor.examine(str(tmp_path))["abilities"]
+    lacks = {(one["kind"], one["name"]): one["lacks"] for one in abilities}
     assert {name for name in hardware.PRECISIONS if not lacks["precision", name]} == precisions
 
 

@@ -11,7 +11,7 @@ import pytest
 from automl.core.goals import parse_goals
 from automl.errors import UsageError
 from automl.ledger import Ledger
-from automl.workflows.import_trials import ImportedTrials, read
+from automl.workflows.beginning import ImportedTrials, read
 from search_spaces import Float, Space
 
 SPACE = Space(Float("x", 0.0, 1.0))

@@ -12,7 +12,7 @@ from processes import of, running, wait_until
 from automl.core import Budget, TrialState
 from automl.errors import AutomlError, UsageError
 from automl.ledger import Ledger
-from automl.workflows import agents, steering
+from automl.workflows import steering
 
 
 @pytest.mark.parametrize("dispatcher", ["inline", "local"])
@@ -57,19 +57,6 @@ def test_a_trial_that_cannot_go_on_cannot_pause(tmp_path: Path) -> None:
         assert of(ledger, 0, TrialState.RUNNING)
 
 
-def test_a_finished_trial_is_tried_again_as_a_new_one(tmp_path: Path) -> None:
-    with running(tmp_path) as (ledger, _):
-        steering.stop(ledger, "test", 0)
-        wait_until(lambda: of(ledger, 1, TrialState.RUNNING))
-        found = steering.enqueue(ledger, "test", trial=0)
-        assert (found["done"], found["trial"]) == ("test tries it next", None)
-        steering.stop(ledger, "test", 1)
-        wait_until(lambda: of(ledger, 2, TrialState.RUNNING))
-        first, _, again = ledger.trials("test")
-        assert (again.params, again.source) == (first.params, "enqueued")
-        assert again.replicate_of == 0
-
-
 def test_the_budget_of_a_running_sweep_is_raised(tmp_path: Path) -> None:
     with running(tmp_path, budget=Budget(trials=1, time=3600.0)) as (ledger, process):
         done = steering.change(ledger, "test", {"budget.trials": 2, "budget.time": None})
@@ -87,10 +74,10 @@ def test_the_budget_of_a_running_sweep_is_raised(tmp_path: Path) -> None:
 def test_a_larger_budget_opens_a_finished_sweep(ledger: Ledger) -> None:
     run_inline(ledger, make_spec(trials=2))
     ledger.release("test")
-    assert agents.ask(ledger, "test")["trial"] is None
+    assert steering.ask(ledger, "test")["trial"] is None
     steering.change(ledger, "test", {"budget.trials": 4})
     assert ledger.snapshot("test").state == "interrupted"
-    assert agents.ask(ledger, "test")["trial"] == 2
+    assert steering.ask(ledger, "test")["trial"] == 2
 
 
 @pytest.mark.parametrize(
@@ -120,13 +107,13 @@ def test_a_malformed_change_changes_nothing(
 
 def test_a_sweep_of_agents_stops_without_a_controller(ledger: Ledger) -> None:
     ledger.create_sweep(make_spec())
-    agents.ask(ledger, "test")
+    steering.ask(ledger, "test")
     assert "1 stop at their agents' next reports" in steering.stop(ledger, "test", by="ann")
     assert ledger.snapshot("test").state == "finished"
-    answer = agents.tell(ledger, "test", 0, {"loss": 1.0}, step=1)
+    answer = steering.tell(ledger, "test", 0, {"loss": 1.0}, step=1)
     assert (answer["stop"], answer["reason"]) == (True, "it was asked to stop")
-    assert agents.tell(ledger, "test", 0, {})["state"] == "stopped"
-    assert agents.ask(ledger, "test")["trial"] is None
+    assert steering.tell(ledger, "test", 0, {})["state"] == "stopped"
+    assert steering.ask(ledger, "test")["trial"] is None
     assert steering.stop(ledger, "test") == "test is not running, it is finished"
     assert [command.by for command in commands_of(ledger, "test") if command.kind == "stop"] == [
         "ann"

@@ -103,7 +103,6 @@ def test_all_knobs_make_one_space() -> None:
         "compile_scope",
         "cpu_offload",
         "deterministic",
-        "optimizer_sharding",
         "pipeline_degree",
         "shard_degree",
         "tensor_degree",

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from search_spaces.errors import UsageError
-from workers.artifacts.location import read_location
+from workers.artifacts.copies import read_location
 
 
 @pytest.mark.parametrize(
@@ -35,28 +35,16 @@ def test_s3_is_read_if_its_package_is_installed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    "text",
     [
-        ("s3://key:hidden@bucket/a", "credentials in the environment"),
-        ("sftp://me:hidden@host/a", "credentials in the environment"),
-        ("s3://bucket/a?secret=hidden", "credentials in the environment"),
-        ("simplecache::s3://bucket/a", "without another one"),
-        ("memory://bucket/a::zip://hidden", "without another one"),
-        ("https://host/a", "https:// keeps no files"),
-        ("zip://a.zip", "zip:// keeps no files"),
-        ("memory:///a", "names no bucket"),
-        ("memory://bucket/../other", "'..'"),
-        ("a\nb", "a folder or a URL"),
+        "s3://key:hidden@bucket/a",
+        "sftp://me:hidden@host/a",
+        "s3://bucket/a?secret=hidden",
+        "simplecache::s3://bucket/a?hidden",
+        "memory://bucket/a::zip://hidden",
     ],
 )
-def test_what_keeps_no_files_or_shows_a_password_is_refused(text: str, says: str) -> None:
-    with pytest.raises(UsageError) as error:
+def test_a_url_that_shows_a_password_or_holds_another_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="credentials in the environment") as error:
         read_location(text)
-    assert says in str(error.value)
     assert "hidden" not in str(error.value)
-
-
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.artifacts.location.find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"s3:// needs the package s3fs .* 'automl-sweep\[s3\]'"):
-        read_location("s3://bucket/a")

@@ -327,24 +327,6 @@ def test_a_file_that_is_written_during_the_upload_makes_no_copy(
     assert content(target) == {"checkpoints/state": "2"}
 
 
-def test_a_replaced_checkpoint_is_still_uploaded_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "first"
-    mirror = begin(str(tmp_path / "kept"), folder)
-    write(folder, {"checkpoints/00000001/a": "a", "checkpoints/00000001/b": "b"})
-    go_on = held_back(mirror, monkeypatch)
-    for name in ("a", "b"):
-        (folder / "checkpoints" / "00000001" / name).unlink()
-    go_on.set()
-    copies = Copies(str(tmp_path / "kept"))
-    wait_until(lambda: numbers(copies) == [(1, 0)])
-    files = copies.read(copies.found()[0]).files
-    assert set(files) == {"checkpoints/00000001/a", "checkpoints/00000001/b"}
-    end(mirror)
-    assert copies.read(copies.found()[0]).files == {}
-
-
 def test_a_process_that_is_killed_in_the_middle_of_an_upload_leaves_the_copy_before(
     location: str, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch._dynamo.utils import counters
 
-from workers.device.compilation import compile_module
+from workers.device.precision import compile_module
 
 
 @pytest.mark.parametrize("own_class", [True, False])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from search_spaces.errors import UsageError
-from workers.device.precision import LossScaler, Precision, full_products, matmul_precision
+from workers.device.precision import LossScaler, Precision, matmul_precision
 
 
 def test_the_scale_follows_overflows():
@@ -64,14 +64,3 @@ def test_on_a_gpu_the_precision_alone_says_whether_products_are_tf32(
     with matmul_precision(precision, option, device):
         assert torch.get_float32_matmul_precision() == found
         assert torch.backends.cudnn.allow_tf32 is (found != "highest")
-
-
-def test_scores_that_are_compared_are_not_rounded(monkeypatch):
-    monkeypatch.setattr("workers.device.precision.medium_is_exact", lambda: False)
-    with matmul_precision("fp32", "medium"), full_products(torch.device("cpu")):
-        assert torch.get_float32_matmul_precision() == "highest"
-    with matmul_precision("tf32", None, "cuda"), full_products(torch.device("cuda")):
-        assert torch.get_float32_matmul_precision() == "highest"
-    monkeypatch.setattr("workers.device.precision.medium_is_exact", lambda: True)
-    with matmul_precision("fp32", "medium"), full_products(torch.device("cpu")):
-        assert torch.get_float32_matmul_precision() == "medium"

@@ -120,13 +120,6 @@ def test_what_cannot_be_saved_is_named(tmp_path: Path, state: Any, message: str)
         context(tmp_path).save(state)
 
 
-def test_a_state_that_contains_itself_is_refused(tmp_path: Path) -> None:
-    state: dict[str, Any] = {}
-    state["self"] = state
-    with pytest.raises(UsageError, match="must not contain itself"):
-        context(tmp_path).save(state)
-
-
 def test_arrays_of_numpy_need_no_torch(tmp_path: Path) -> None:
     code = (
         "import sys, numpy as np\n"

@@ -196,26 +196,6 @@ def test_gradients_of_numbers_beside_the_model_are_unscaled(tmp_path: Path) -> N
     assert found == pytest.approx(dict.fromkeys(found, expected), abs=1e-4)
 
 
-def test_weights_are_checked_as_torch_does(tmp_path: Path) -> None:
-    whole = net().state_dict()
-    wrong: list[dict[str, Tensor]] = [
-        {**whole, "out.bias": torch.ones(2)},
-        {**whole, "out.weight": torch.tensor(1.0)},
-        {name: value for name, value in whole.items() if name != "out.bias"},
-        {**whole, "out.wieght": torch.ones(1, 4)},
-    ]
-
-    def train(trial: Any) -> None:
-        model = trial.prepare(net())
-        for state in wrong:
-            with pytest.raises(RuntimeError, match="loading state_dict for Net"):
-                model.load_state_dict(state)
-        missing, unexpected = model.load_state_dict(wrong[2], strict=False)
-        assert (missing, unexpected) == (["out.bias"], [])
-
-    good(tmp_path, train)
-
-
 def in_parts(trial: Context) -> None:
     """Loads into the parts of a model that ranks hold, and says what was refused."""
     model: Any = net()
@@ -252,37 +232,6 @@ def test_what_ranks_hold_in_parts_is_checked_too(tmp_path: Path) -> None:
     for trial, found in zip(trials, run_all(tmp_path, trials, 2, in_parts), strict=True):
         assert found["failure"] is None, (trial, found["message"], found["traceback"])
         assert list(found["loss"].values()) == [1.0], trial
-
-
-def test_states_of_other_optimizers(tmp_path: Path) -> None:
-    class Counting(torch.optim.SGD):
-        """Keeps a plain number for each parameter, as many optimizers do."""
-
-        def step(self, closure: Any = None) -> None:  # type: ignore[override]
-            for group in self.param_groups:
-                for parameter in group["params"]:
-                    state = self.state[parameter]
-                    state["step"] = state.get("step", 0) + 1
-            super().step()
-
-        def train(self) -> str:
-            return "train"
-
-    def train(trial: Any) -> None:
-        model: Any = net()
-        optimizer: Any = Counting(model.parameters(), lr=0.1)
-        model, optimizer = trial.prepare(model, optimizer)
-        assert optimizer.train() == "train"
-        for _ in range(2):
-            trial.backward(functional.mse_loss(model(X), Y))
-            optimizer.step()
-        state = copy.deepcopy(optimizer.state_dict())
-        assert state["state"][0]["step"] == 2
-        optimizer.state.clear()
-        optimizer.load_state_dict(state)
-        assert optimizer.state[model.out.bias]["step"] == 2
-
-    good(tmp_path, train)
 
 
 @dataclass(slots=True)

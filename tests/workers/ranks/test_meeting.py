@@ -9,10 +9,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from search_spaces.errors import UsageError
 from workers.context import Context
 from workers.protocol import Ending, StopRequest
-from workers.ranks.meeting import Meeting
+from workers.ranks.process_group import Meeting
 
 
 def sum_of_ranks(context: Context) -> dict[str, float]:
@@ -40,8 +39,6 @@ def test_ranks_of_several_machines_meet_at_the_store_of_the_first():
     assert variables["MASTER_PORT"] == port
     assert (variables["RANK"], variables["WORLD_SIZE"]) == ("1", "2")
     assert (variables["LOCAL_RANK"], variables["LOCAL_WORLD_SIZE"]) == ("0", "1"), "its own GPUs"
-    with pytest.raises(UsageError, match="got 'somewhere'"):
-        Meeting(0, 2, "somewhere", own_gpus=False)
 
 
 def report_until_told(context: Context) -> dict[str, float]:

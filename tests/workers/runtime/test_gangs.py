@@ -7,25 +7,19 @@ import signal
 import time
 
 import pytest
-import torch
-import torch.distributed as dist
 from toy import Toy
 
 from workers.context import Context
-from workers.protocol import Ending, Heartbeat, Limits
-from workers.ranks.process_group import connect, disconnect
-from workers.run import combine
+from workers.protocol import Ending, Limits
 from workers.runtime.gang import HangDetector
 
 
 class Faulty(Toy):
-    """Rank 1 kills itself, stops or sleeps some updates after the start."""
+    """Rank 1 kills itself or stops some updates after the start."""
 
     def weight(self, batch):
         self.calls = getattr(self, "calls", 0) + 1
         if self.calls == 9 and self.rank == 1:
-            if self.option("fault") == "sleep":
-                time.sleep(1000)
             os.kill(
                 os.getpid(), signal.SIGKILL if self.option("fault") == "kill" else signal.SIGSTOP
             )
@@ -56,22 +50,20 @@ def test_a_rank_killed_in_the_middle_of_training_ends_all(runner, strategy):
     assert time.monotonic() - begun < 60, "it waits for no time-out of torch's"
 
 
-@pytest.mark.parametrize("fault", ["sleep", "stop"])
-def test_a_rank_that_hangs_ends_all(runner, fault):
+def test_a_rank_that_hangs_ends_all(runner):
     runner.objective = faulty
     outcome = runner(
         ranks=2,
         parallelism="ddp",
-        fault=fault,
+        fault="stop",
         max_updates=1000,
         limits=Limits(timeout_seconds=10.0),
     )
     assert (outcome.ending, outcome.failure) == (Ending.FAILED, "timeout")
     assert outcome.message.startswith("no step or report for ")
     assert_gone(runner, ranks=2)
-    log = (runner.folder / "logs" / f"attempt-1-rank-{0 if fault == 'stop' else 1}.log").read_text()
+    log = (runner.folder / "logs" / "attempt-1-rank-0.log").read_text()
     assert "the attempt hangs" in log
-    assert "in weight" in log or fault == "stop"
 
 
 class Thorough(Toy):
@@ -105,13 +97,13 @@ def assert_gone(runner, ranks):
 
 def test_an_attempt_hangs_when_no_rank_moves():
     detector = HangDetector(1000.0)
-    detector.record(0, Heartbeat(5000.0, 3))  # left over from an earlier attempt
+    detector.record(0, 5000.0, 3)  # left over from an earlier attempt
     assert not detector.hangs
     silent = HangDetector(0.0)
     time.sleep(0.01)
     assert silent.hangs
-    silent.record(1, Heartbeat(0.0, 7))
-    silent.record(0, Heartbeat(0.0, 6))
+    silent.record(1, 0.0, 7)
+    silent.record(0, 0.0, 6)
     time.sleep(0.01)
     assert silent.hangs
     assert "rank 0 stopped before the others" in silent.message()
@@ -119,37 +111,9 @@ def test_an_attempt_hangs_when_no_rank_moves():
 
 def test_a_worker_that_is_still_starting_does_not_hang():
     detector = HangDetector(0.0, awaited=range(2))
-    detector.record(0, Heartbeat(0.0, 0))
+    detector.record(0, 0.0, 0)
     time.sleep(0.01)
     assert not detector.hangs
-    detector.record(1, Heartbeat(0.0, 0))
+    detector.record(1, 0.0, 0)
     time.sleep(0.01)
     assert detector.hangs
-
-
-def meet_twice(context: Context):
-    """Two process groups one after the other, as a warm worker makes them."""
-    for turn in range(2):
-        connect(
-            context.rank,
-            context.world_size,
-            f"file://{context.folder}/meeting-{turn}",
-            torch.device("cpu"),
-        )
-        dist.barrier()
-        disconnect()
-    return {"loss": 1.0}
-
-
-def test_many_gangs_at_once_do_not_collide(runner, tmp_path):
-    from concurrent.futures import ThreadPoolExecutor
-
-    from workers.runtime.processes import run_gang
-
-    def one(index):
-        runner.folder = tmp_path / str(index)
-        return run_gang(runner.assignment(ranks=2), lambda report: None, lambda: None, meet_twice)
-
-    with ThreadPoolExecutor(3) as pool:
-        outcomes = list(pool.map(one, range(3)))
-    assert [o.failure for o in outcomes] == [None] * 3, combine(outcomes).message

@@ -19,7 +19,7 @@ import pytest
 
 from workers.protocol import Assignment, Cause, Limits, Outcome
 from workers.runtime.gang import Gang
-from workers.runtime.processes import ObjectiveFile, Parent, RankProcess, receive_all
+from workers.runtime.processes import Parent, RankProcess, objective_file, receive_all
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -28,15 +28,16 @@ class Slot:
     """One parent, and attempts one after the other."""
 
     def __init__(self, folder: Path, objective: Any, threads: int = 1) -> None:
-        self.folder, self.trial = folder, 0
-        self.file = ObjectiveFile(objective)
-        self.parent = Parent("slot", self.file, None, threads, {})
+        self.folder, self.trial, self.threads = folder, 0, threads
+        self.parent = Parent("slot", objective_file(objective), None, threads, {})
 
     def begin(self, limits: Limits | None = None, **params: Any) -> tuple[Gang, RankProcess]:
         self.trial += 1
         folder = str(self.folder / str(self.trial))
-        one = Assignment("s", self.trial, 1, params, None, folder, limits=limits or Limits())
-        rank = self.parent.start(one)
+        limits = limits or Limits()
+        threads = self.threads
+        one = Assignment("s", self.trial, 1, params, None, folder, limits=limits, threads=threads)
+        rank = RankProcess(self.parent)
         return Gang(one, [rank]), rank
 
     def end(self, gang: Gang, rank: RankProcess) -> Outcome:
@@ -56,7 +57,6 @@ class Slot:
 
     def close(self) -> None:
         self.parent.close()
-        self.file.close()
 
 
 def change(what: str) -> None:
@@ -195,13 +195,18 @@ def test_a_process_that_stays_silent_is_lost(tmp_path: Path, monkeypatch: Any) -
     monkeypatch.setattr("workers.runtime.processes.SIGN_SECONDS", 0.5)
     slot = Slot(tmp_path, die)
     try:
-        one = Assignment("s", 0, 1, {}, None, str(tmp_path))
-        rank = slot.parent.start(one)  # nobody lets it run, so it says nothing
-        found: list[Any] = []
-        while not found:
-            found = receive_all([slot.parent], [rank], 0.05)
-        assert found[0][1].cause is Cause.LOST
-        assert found[0][1].message.endswith("gave no sign of life")
+        for _ in range(2):  # then the parent has imported all
+            slot.run(how="")
+        gang, rank = slot.begin(how="loop")
+        while not slot.children() - {rank.pid} or rank.pid is None:
+            receive_all([slot.parent], [], 0.05)
+        (spare,) = slot.children() - {rank.pid}
+        os.kill(spare, signal.SIGSTOP)  # so the next one says nothing
+        gang.kill("timeout", "too long")
+        silent, rank = slot.begin(how="")
+        outcome = slot.end(silent, rank)
+        assert outcome.cause is Cause.LOST
+        assert outcome.message.endswith("gave no sign of life")
     finally:
         slot.close()
 

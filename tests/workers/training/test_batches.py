@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -12,92 +11,47 @@ import torch
 from toy import Toy
 
 from workers.data.batch import BatchShare, CountedRows, PlannedBatch, num_rows, rows_of
-from workers.training.batches import BatchPosition, Prefetcher, Upload, shares
+from workers.training.trainer import ahead, shares
 from workers.workloads import WORKLOADS
 
-log: list[tuple[Any, ...]] = []
 
+@pytest.mark.parametrize("depth", [0, 2])
+def test_shares_ahead_are_the_same_and_lie_in_locked_memory(
+    depth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def source() -> Any:
+        toy = Toy({}, {}, {})
+        return shares(toy, (0, 3), 1, partial(BatchShare.of, toy, accumulation=2))
 
-class FakeStream:
-    """A stream that writes down what waits for what."""
-
-    def __init__(self, device: torch.device | None = None) -> None:
-        self.name = "computing" if device is None else "copying"
-
-    def wait_event(self, event: FakeEvent) -> None:
-        log.append(("wait", self.name, event.number, threading.current_thread().name))
-
-
-class FakeEvent:
-    made = 0
-
-    def __init__(self) -> None:
-        FakeEvent.made += 1
-        self.number = FakeEvent.made
-
-    def record(self, stream: FakeStream) -> None:
-        log.append(("copied", stream.name, self.number, threading.current_thread().name))
-
-
-@pytest.fixture
-def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Copies, streams and events of `torch.cuda` that write down what is done."""
-    log.clear()
-    FakeEvent.made = 0
-
-    @contextmanager
-    def on(stream: FakeStream):
-        log.append(("begin", stream.name))
-        yield
+    pinned: list[str] = []
 
     def pin(tensor: torch.Tensor) -> torch.Tensor:
-        log.append(("pin", threading.current_thread().name))
+        pinned.append(threading.current_thread().name)
         return tensor.clone()
 
-    computing = FakeStream()
-    monkeypatch.setattr(torch.cuda, "Stream", FakeStream)
-    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
-    monkeypatch.setattr(torch.cuda, "stream", on)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: computing)
     monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
-    monkeypatch.setattr(
-        torch.Tensor, "record_stream", lambda tensor, stream: log.append(("kept", stream.name))
-    )
-    real = torch.Tensor.to
-
-    def to(tensor: torch.Tensor, device: torch.device, *, non_blocking: bool = False):
-        log.append(("to", device.type, non_blocking))
-        return real(tensor, "cpu")
-
-    monkeypatch.setattr(torch.Tensor, "to", to)
-
-
-def source(toy: Toy | None = None):
-    toy = toy or Toy({}, {}, {})
-    return shares(toy, BatchPosition(), 1, partial(BatchShare.of, toy, accumulation=2))
-
-
-def test_the_loader_thread_copies_to_a_gpu_and_only_the_gpu_waits(cuda: None) -> None:
-    prefetcher = Prefetcher(Upload(source(), torch.device("cuda:0")), 2)
-    found = list(prefetcher)
-    prefetcher.close()
-    assert len(found) == 10
-    assert log[:6] == [
-        ("begin", "copying"),
-        *[("pin", "batches"), ("to", "cuda", True)] * 2,
-        ("copied", "copying", 1, "batches"),
-    ]
-    assert not [entry for entry in log if entry[0] == "wait"]
-    log.clear()
-    found[3][1].ready()
-    assert log == [("wait", "computing", 4, "MainThread"), *[("kept", "computing")] * 2]
+    with ahead(source(), torch.device("cuda:0"), depth) as prepared:
+        found = list(prepared)
     plain = list(source())
+    assert [place for place, _ in plain] == [(0, index) for index in range(3, 10)]
+    assert len(pinned) == 14
+    assert ("MainThread" in pinned) == (depth == 0)
     for (place, share), (same, copied) in zip(plain, found, strict=True):
-        assert place == same
-        assert share.weight == copied.weight
-        assert [part.num_items for part in share.parts] == [part.num_items for part in copied.parts]
+        assert (place, share.weight) == (same, copied.weight)
         for part, other in zip(share.parts, copied.parts, strict=True):
+            assert part.num_items == other.num_items
             assert torch.equal(part["tokens"], other["tokens"])
+
+
+def test_an_error_of_the_loader_comes_at_its_position() -> None:
+    def source() -> Any:
+        yield (0, 0), "share"
+        raise ValueError("no such file")
+
+    with ahead(source(), torch.device("cpu"), 2) as prepared:
+        assert next(prepared) == ((0, 0), "share")
+        with pytest.raises(ValueError, match="no such file"):
+            next(prepared)
 
 
 def test_the_parts_of_a_share_are_its_rows_in_order() -> None:

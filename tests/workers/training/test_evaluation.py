@@ -29,8 +29,6 @@ SETTINGS = {
 class Shared(SharedEvaluation, Toy):
     """Notes the rows that this rank evaluates, and how often it builds a model."""
 
-    only_calls = True
-
     def run(self, context: Context):
         self.rank, self.folder, self.built = context.rank, context.folder, 0
         return super().run(context)
@@ -55,12 +53,6 @@ class Shared(SharedEvaluation, Toy):
         return {"loss": total / sum(share["weight"] for share in shares)}
 
 
-class Decoding(Shared):
-    """It also reads weights."""
-
-    only_calls = False
-
-
 def any_part(model):
     return any(hasattr(parameter, "placements") for parameter in model.parameters())
 
@@ -77,7 +69,7 @@ class Alone(Shared):
         return metrics
 
 
-KINDS = {"calls": Shared, "decodes": Decoding, "alone": Alone}
+KINDS = {"shared": Shared, "alone": Alone}
 
 
 def train(context: Context):
@@ -95,7 +87,7 @@ def results(tmp_path_factory):
     """The validation loss by strategy and kind of evaluation, what ranks noted, and `single`'s."""
     folder = tmp_path_factory.mktemp("evaluations")
     names = [n for n in STRATEGIES.names() if STRATEGIES.get(n).needs.min_ranks <= 2]
-    trials = [{"parallelism": name, "kind": how} for name in names for how in ("calls", "decodes")]
+    trials = [{"parallelism": name, "kind": "shared"} for name in names]
     trials.append({"parallelism": "fsdp", "kind": "alone"})
     found = run_all(folder, [{**SETTINGS, **trial} for trial in trials], 2, train)
     for trial, result in zip(trials, found, strict=True):
@@ -109,23 +101,14 @@ def results(tmp_path_factory):
 def test_all_strategies_find_the_metrics_of_one_rank(results):
     losses, _ = results
     for key, found in losses.items():
-        assert found == pytest.approx(losses["single", "calls"], rel=1e-5), key
+        assert found == pytest.approx(losses["single", "shared"], rel=1e-5), key
 
 
 def test_ranks_share_the_examples_out(results):
     _, notes = results
-    for key in (("ddp", "decodes"), ("fsdp", "calls"), ("pipeline", "decodes")):
-        assert [note["rows"] for note in notes[key]] == [12, 9], key
-    assert [note["rows"] for note in notes["tensor", "calls"]] == [21, 21], "of the same product"
-
-
-def test_no_rank_builds_a_whole_model_if_ranks_can_call_it_together(results):
-    _, notes = results
-    for name in ("fsdp", "tensor"):
-        assert [note["built"] for note in notes[name, "calls"]] == [1, 1]
-        assert not any(note["whole"] for note in notes[name, "calls"])
-        assert all(note["built"] > 1 for note in notes[name, "decodes"])
-        assert all(note["whole"] for note in notes[name, "decodes"])
+    for name in ("ddp", "fsdp", "tensor", "pipeline"):
+        assert [note["rows"] for note in notes[name, "shared"]] == [12, 9], name
+        assert all(note["whole"] for note in notes[name, "shared"])
 
 
 def test_only_rank_0_builds_a_whole_model_if_it_evaluates_alone(results):

@@ -16,16 +16,15 @@ from workers.device.precision import Precision
 from workers.parallel import STRATEGIES
 from workers.parallel.mesh import Mesh
 from workers.ranks.process_group import connect, disconnect
-from workers.training import step as step_module
-from workers.training.optimizers import build_optimizer
+from workers.training import optimizers as step_module
+from workers.training.optimizers import ClippedStep, build_optimizer
 from workers.training.setup import build_model
-from workers.training.step import ClippedStep
 
 CPU = torch.device("cpu")
 UPDATES = 4
 OVERFLOWS = (0, 1, UPDATES - 1)
 MORE = "AUTOML_TEST_ALL" in os.environ
-SHARDED = [{"parallelism": "ddp", "optimizer_sharding": True}, {"parallelism": "fsdp"}]
+SHARDED = [{"parallelism": "fsdp"}]
 if MORE:
     SHARDED += [{"parallelism": "ddp"}, {"parallelism": "tensor"}, {"parallelism": "pipeline"}]
 
@@ -37,7 +36,7 @@ def weights(values: dict[str, Any], rank: int, ranks: int, bad: int, left_out: b
     strategy = kind(Mesh(rank, ranks, **kind.degrees(ranks, values)), workload, CPU, values)
     strategy.wrap(build_model(workload, values, strategy.build_device, 3))
     parameters = strategy.parameters()
-    optimizer = build_optimizer(parameters, values, ("embedding.*", "head.*"))
+    optimizer = build_optimizer(parameters, values)
     precision = Precision(values["precision"], CPU)
     if precision.scaler is not None:
         precision.scaler.scale.fill_(1024.0)
@@ -54,7 +53,7 @@ def weights(values: dict[str, Any], rank: int, ranks: int, bad: int, left_out: b
                 whole.view(-1)[-1] = float("inf" if update else "nan")
             parameter.grad = strategy.scatter(whole, parameter, name)
         assert bool(step()) == (update != bad)
-    return {name: tensor.tolist() for name, tensor in strategy.state().items()}
+    return {name: tensor.tolist() for name, tensor in strategy.state()[""].items()}
 
 
 def differing(cases: list[dict[str, Any]], rank: int = 0, ranks: int = 1) -> list[str]:
@@ -73,7 +72,7 @@ def cases(optimizers: tuple[str, ...], **fixed: Any) -> list[dict[str, Any]]:
     return [{"optimizer": name, "precision": precision, **fixed} for name, precision in both]
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd", "adafactor", "muon"])
+@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
 def test_an_overflow_leaves_no_trace(monkeypatch, optimizer):
     monkeypatch.setattr(step_module, "reading_waits", step_module.reading_waits)
     assert not differing(cases((optimizer,)))

@@ -11,9 +11,8 @@ from toy import Toy
 from workers.context import Context
 from workers.protocol import Ending
 from workers.training import checkpoint
-from workers.training import step as step_module
-from workers.training.optimizers import can_skip
-from workers.training.step import DeferredNumbers
+from workers.training import optimizers as step_module
+from workers.training.optimizers import DeferredNumbers, can_skip
 
 
 class Counted(Toy):
@@ -133,7 +132,7 @@ def test_a_loss_that_is_not_finite_fails_with_its_own_update(runner, as_on_a_gpu
 
 
 def test_the_newest_numbers_are_left_until_they_are_asked_for():
-    numbers = DeferredNumbers(deferred=True)
+    numbers = DeferredNumbers()
     for value in (1.0, 2.0, 3.0):
         numbers.add(torch.tensor(value), torch.tensor(value != 2.0))
     assert numbers.take() == [(1.0, True), (2.0, False)]

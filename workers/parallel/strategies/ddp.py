@@ -1,6 +1,5 @@
 """Data parallelism: each rank has the whole model and its rows of the batch."""
 
-import inspect
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -8,11 +7,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from search_spaces.knobs.parallelism import StrategyNeeds
-from search_spaces.knobs.table import BUCKET_MEGABYTES, OPTIMIZER_SHARDING
-from workers.parallel.base import ModuleStrategy
+from search_spaces.knobs.table import BUCKET_MEGABYTES
+from workers.parallel.base import Strategy
 
 
-class DDP(ModuleStrategy):
+class DDP(Strategy):
     """torch's DistributedDataParallel (Li et al. 2020, https://arxiv.org/abs/2006.15704)."""
 
     needs = StrategyNeeds("the model on every rank, the batch shared out, gradients averaged")
@@ -21,7 +20,6 @@ class DDP(ModuleStrategy):
     def wrap(self, model: nn.Module) -> None:
         """Wrap the model; gradients live in the buckets of DDP, so they take no second copy."""
         self.plain = model
-        self.shares_state = bool(OPTIMIZER_SHARDING.value(self.values))
         self.model = self._over(model)
 
     def wrap_own(self, model: nn.Module) -> None:
@@ -30,7 +28,7 @@ class DDP(ModuleStrategy):
         self._over(_Loss(model), unused=True)
 
     def joined(self, loss: Tensor) -> Tensor:
-        """See `ModuleStrategy`."""
+        """See `Strategy`."""
         return self._wrapped(loss)  # type: ignore[no-any-return]
 
     def _over(self, module: nn.Module, *, unused: bool = False) -> DistributedDataParallel:
@@ -40,8 +38,8 @@ class DDP(ModuleStrategy):
             find_unused_parameters=unused,
             gradient_as_bucket_view=True,
             bucket_cap_mb=BUCKET_MEGABYTES.value(self.values),
-            **buffers_left_alone(),
         )
+        self._wrapped.broadcast_buffers = False  # each rank goes on with its own in forward
         return self._wrapped
 
     def synchronised(self, last: bool) -> AbstractContextManager[Any]:
@@ -58,10 +56,3 @@ class _Loss(nn.Module):
 
     def forward(self, loss: Tensor) -> Tensor:
         return loss
-
-
-def buffers_left_alone() -> dict[str, Any]:
-    """The argument that keeps DDP from sending buffers in forward, as this torch names it."""
-    new = "forward_sync_buffers"
-    known = inspect.signature(DistributedDataParallel.__init__).parameters
-    return {new if new in known else "broadcast_buffers": False}

@@ -1,14 +1,16 @@
 """Pipeline parallelism: each rank has some layers; microbatches flow from rank to rank."""
 
 import copy
-import importlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import lru_cache, partial
+from itertools import chain
+from pkgutil import resolve_name
 from typing import Any, ClassVar, Final
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import get_schedule_class
@@ -18,16 +20,15 @@ from search_spaces.knobs.base import COMPUTES_THE_SAME, Option
 from search_spaces.knobs.parallelism import StrategyNeeds
 from search_spaces.knobs.table import COMPILE, COMPILE_SCOPE, RECORDS_GRAPHS
 from workers.data.batch import Batch, BatchShare
-from workers.device.compilation import compile_module
-from workers.device.precision import Precision, wide
+from workers.device.precision import Precision, compile_module, wide
 from workers.parallel.base import Strategy
-from workers.parallel.transfers import Tensors, collected, contiguous, sum_over
+from workers.parallel.transfers import contiguous, sum_over
 from workers.workload import Trainable
 
 # Names of torch's schedules. Each rank has one stage, or two in a loop (0, 1, 0, 1).
 ONE_STAGE: Final = ("1f1b", "gpipe")
 INTERLEAVED: Final = "interleaved1f1b"
-_PREFIX = "batch_"  # the schedule has keywords of its own
+Shapes = tuple[tuple[str, tuple[int, ...], torch.dtype], ...]  # of the tensors of a batch
 MAX_SCHEDULES = 2  # kept for different shapes: each keeps its receive buffers
 
 SCHEDULE = Option(
@@ -89,71 +90,57 @@ class Pipeline(Strategy):
             )
         contiguous(model)
         axes = self.mesh.device_mesh(self.device)
-        self.group = axes["pipeline"].get_group()
-        self.data_group = axes["data"].get_group()
+        self.group, self.data_group = axes["pipeline"].get_group(), axes["data"].get_group()
         degree = self.mesh.pipeline
         own = [stages_of(self.schedule, rank, degree) for rank in range(degree)]
-        self.indices = own[self.mesh.coordinate("pipeline")]
         self.num_stages = sum(map(len, own))
-        stages = cut(self.workload.plan(model).stages, model, self.num_stages)
-        self.shadows = [shadow(stage) for stage in stages]
-        mine = [stages[index].to(self.device) for index in self.indices]
+        split = resolve_name(str(self.workload.plan(model).stages))
+        stages: list[nn.Module] = split(model, self.num_stages)
+        self.boundaries = lru_cache(None)(partial(boundaries, [shadow(stage) for stage in stages]))
+        self.schedules = lru_cache(MAX_SCHEDULES)(self._schedule_for)
         names = {id(p): name for name, p in model.named_parameters()}
-        names |= {id(b): name for name, b in model.named_buffers() if name in model.state_dict()}
-        self.schedules: dict[Any, Any] = {}  # by shape, the most recently used last
-        self.boundaries: dict[Any, Any] = {}
-        held = [
-            {names[id(p)] for index in indices for p in stages[index].parameters()}
-            for indices in own
-        ]
-        last = self.num_stages - 1
-        self.stages = [
-            _Stage(stage, self.workload, index == 0, index == last)
-            for index, stage in zip(self.indices, mine, strict=True)
-        ]
-        self.held_parameters = {names[id(p)]: p for stage in mine for p in stage.parameters()}
-        buffers = (buffer for stage in mine for buffer in stage.buffers())
-        self.held_buffers = {names[id(b)]: b for b in buffers if id(b) in names}
-        self.holders = {n: sum(n in rank for rank in held) for n in self.held_parameters}
-        self.shared = self._shared_groups(held)
+        held = [{names[id(p)] for i in mine for p in stages[i].parameters()} for mine in own]
+        self.holders = Counter(chain.from_iterable(held))
+        shapes = {name: p.shape for name, p in model.named_parameters()}
+        self.shared = {name: shape for name, shape in shapes.items() if self.holders[name] > 1}
+        self.stages = {
+            index: _Stage(stages[index].to(self.device), self.workload, index, self.num_stages)
+            for index in own[self.mesh.coordinate("pipeline")]
+        }
+        # The model keeps the parameters and buffers of these stages alone, under their names.
+        kept = {id(t) for s in self.stages.values() for t in (*s.parameters(), *s.buffers())}
+        for module in model.modules():
+            for tensors in (module._parameters, module._buffers):
+                gone = [name for name, tensor in tensors.items() if id(tensor) not in kept]
+                tensors.update(dict.fromkeys(gone))
+        self.plain = model
         if mode != "off" and COMPILE_SCOPE.value(self.values) == "model":
-            for stage in mine:
-                compile_module(stage, mode)
-
-    def _shared_groups(
-        self, held: list[set[str]]
-    ) -> list[tuple[dist.ProcessGroup, list[nn.Parameter]]]:
-        """The process group and this rank's parameters of each set of ranks that share some."""
-        by_holders: dict[tuple[int, ...], list[str]] = {}
-        for name in sorted(set().union(*held)):
-            holders = tuple(rank for rank, names in enumerate(held) if name in names)
-            if len(holders) > 1:
-                by_holders.setdefault(holders, []).append(name)
-        mine = []
-        for holders, names in sorted(by_holders.items()):
-            for data in range(self.mesh.data):  # every rank must take part in making every group
-                ranks = [data * self.mesh.pipeline + holder for holder in holders]
-                group = dist.new_group(ranks)
-                if self.mesh.rank in ranks:
-                    mine.append((group, [self.held_parameters[name] for name in names]))
-        return mine
+            for stage in self.stages.values():
+                compile_module(stage.body, mode)
 
     def gradients(self, share: BatchShare, precision: Precision) -> Tensor:
         """Run the schedule over this replica's rows."""
         total = torch.zeros((), device=self.device)
-        for part, _ in self.microbatches(share):
-            for rows, count in self._even(part):
-                for stage in self.stages:
-                    stage.factor = precision.scale / share.weight if share.real else 0.0
-                    stage.precision = precision
-                losses = self._flow(rows, count)
+        for stage in self.stages.values():
+            stage.factor = precision.scale / share.weight if share.real else 0.0
+            stage.precision = precision
+        for part in share.parts:
+            for rows, count in self._even(part.to(self.device)):
+                schedule = self.schedules(count, shapes_of(rows, count))
+                losses: list[Tensor] = []  # scaled, on the last stage's rank
+                last = {"losses": losses} if self.num_stages - 1 in self.stages else {}
+                inputs = self.workload.inputs(rows) if 0 in self.stages else ()
+                target = torch.zeros(count)
+                schedule.step(*inputs, target=target, return_outputs=False, **last, **rows)
                 summed = sum((loss.detach() for loss in losses), torch.zeros_like(total))
                 total += summed / precision.scale
-        for group, parameters in self.shared:
-            for parameter in parameters:
-                if parameter.grad is None:
-                    parameter.grad = torch.zeros_like(parameter)
-            sum_over(group, [p.grad for p in parameters if p.grad is not None])
+        mine = self.parameters()
+        grads = {n: torch.zeros(shape, device=self.device) for n, shape in self.shared.items()}
+        for name in grads.keys() & mine.keys():
+            if (grad := mine[name].grad) is not None:
+                grads[name] = grad
+            mine[name].grad = grads[name]
+        sum_over(self.group, list(grads.values()))
         self.sum_over_replicas(self.data_group)
         return total
 
@@ -169,31 +156,10 @@ class Pipeline(Strategy):
         if even < total:
             yield {key: value[even:] for key, value in batch.items()}, 1
 
-    def _flow(self, batch: Batch, count: int) -> list[Tensor]:
-        """Run `count` equal microbatches; returns their scaled losses on the last stage's rank."""
-        one = {key: value[: len(value) // count] for key, value in batch.items()}
-        key = (count, *(value.shape for value in one.values()))
-        schedule = self.schedules.pop(key, None)
-        if schedule is None:
-            while len(self.schedules) >= MAX_SCHEDULES:
-                del self.schedules[next(iter(self.schedules))]
-            schedule = self._schedule(one, count)
-        self.schedules[key] = schedule
-        losses: list[Tensor] = []
-        arguments: dict[str, Any] = {"target": torch.zeros(count), "return_outputs": False}
-        arguments |= {_PREFIX + key: value for key, value in batch.items()}
-        if self.stages[-1].last:
-            arguments["losses"] = losses
-        schedule.step(*(self.workload.inputs(batch) if self.stages[0].first else ()), **arguments)
-        return losses
-
-    def _schedule(self, batch: Batch, count: int) -> Any:
+    def _schedule_for(self, count: int, shapes: Shapes) -> Any:
         """A schedule for microbatches of this shape; its stages learn shapes from meta tensors."""
-        key = tuple(value.shape for value in batch.values())
-        if key not in self.boundaries:  # meta tensors: without memory, and kept for every shape
-            self.boundaries[key] = boundaries(self.shadows, batch)
-        shapes = self.boundaries[key]
-        inputs = tuple(torch.empty_like(x, device="meta") for x in self.workload.inputs(batch))
+        between = self.boundaries(shapes)
+        inputs = self.workload.inputs(_metas(shapes))
         loss = (torch.empty((), device="meta", requires_grad=True),)
         stages: list[Any] = [
             PipelineStage(
@@ -201,11 +167,11 @@ class Pipeline(Strategy):
                 index,
                 self.num_stages,
                 self.device,
-                input_args=inputs if stage.first else shapes[index - 1],
-                output_args=loss if stage.last else shapes[index],
+                input_args=between[index - 1] if index else inputs,
+                output_args=loss if stage.last else between[index],
                 group=self.group,
             )
-            for index, stage in zip(self.indices, self.stages, strict=True)
+            for index, stage in self.stages.items()
         ]
         kind: Any = get_schedule_class(fitting(self.schedule, count, self.mesh.pipeline))
         given = stages if len(stages) > 1 else stages[0]
@@ -215,20 +181,19 @@ class Pipeline(Strategy):
         """The ranks of a pipeline that hold the parameter, times the replicas."""
         return self.holders[name] * self.mesh.data
 
-    def merge(self, mine: Tensors) -> Tensors:
-        """Collect the stages of the first replica on rank 0."""
-        return collected(mine if self.mesh.coordinate("data") == 0 else {})
+    def sends(self, name: str) -> bool:
+        """The stages of the first replica send what they hold."""
+        return self.mesh.coordinate("data") == 0
 
 
 class _Stage(nn.Module):
     """One stage as torch's pipelining calls it: the last one ends in the loss."""
 
-    def __init__(self, body: nn.Module, workload: Trainable, first: bool, last: bool) -> None:
+    def __init__(self, body: nn.Module, workload: Trainable, index: int, num_stages: int) -> None:
         super().__init__()
         self.body = body
         self.workload = workload
-        self.first = first
-        self.last = last
+        self.first, self.last = index == 0, index == num_stages - 1
         self.factor: float | Tensor = 1.0
         self.precision: Precision | None = None
 
@@ -237,9 +202,8 @@ class _Stage(nn.Module):
 
         Args:
             arguments: activations of the stage before; the model's inputs at the first.
-            batch: the microbatch by prefixed names.
+            batch: the microbatch.
         """
-        batch = {key.removeprefix(_PREFIX): value for key, value in batch.items()}
         with self.precision.autocast() if self.precision else nullcontext():
             output = self.body(*(() if self.first else arguments), **named(self.body, batch))
             if self.last:
@@ -271,24 +235,6 @@ def fitting(schedule: str, count: int, degree: int) -> str:
     return schedule if count >= degree and count % (count // degree) == 0 else "loopedbfs"
 
 
-def cut(stages: str | None, model: nn.Module, num_stages: int) -> list[nn.Module]:
-    """The stages of a model, cut by the function "module:function" of its plan.
-
-    Raises:
-        UsageError: the plan names no function, or it returns another number of stages.
-    """
-    if stages is None:
-        raise UsageError("this workload's plan does not say how the model is cut into stages")
-    module, _, function = stages.partition(":")
-    split: Callable[[nn.Module, int], list[nn.Module]] = getattr(
-        importlib.import_module(module), function
-    )
-    parts = split(model, num_stages)
-    if len(parts) != num_stages:
-        raise UsageError(f"{stages} must return {num_stages} stages, it returned {len(parts)}")
-    return parts
-
-
 def shadow(module: nn.Module) -> nn.Module:
     """A copy on the meta device, which has shapes and no memory."""
     tensors = [*module.parameters(), *module.buffers()]
@@ -303,9 +249,18 @@ def named(stage: nn.Module, batch: Batch) -> dict[str, Tensor]:
     return {key: value for key, value in batch.items() if key in names}
 
 
-def boundaries(shadows: list[nn.Module], batch: Batch) -> list[tuple[Tensor, ...]]:
+def shapes_of(batch: Batch, count: int) -> Shapes:
+    """The tensors of one of `count` equal microbatches, as a key."""
+    return tuple((k, (len(v) // count, *v.shape[1:]), v.dtype) for k, v in batch.items())
+
+
+def _metas(shapes: Shapes) -> Batch:
+    return {name: torch.empty(size, dtype=d, device="meta") for name, size, d in shapes}
+
+
+def boundaries(shadows: list[nn.Module], shapes: Shapes) -> list[tuple[Tensor, ...]]:
     """The outputs of each stage but the last for such a batch, as meta tensors."""
-    metas = {key: torch.empty_like(value, device="meta") for key, value in batch.items()}
+    metas = _metas(shapes)
     found: list[tuple[Tensor, ...]] = []
     with torch.no_grad():
         for stage in shadows[:-1]:

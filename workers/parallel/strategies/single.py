@@ -3,10 +3,10 @@
 from torch import nn
 
 from search_spaces.knobs.parallelism import StrategyNeeds
-from workers.parallel.base import ModuleStrategy
+from workers.parallel.base import Strategy
 
 
-class Single(ModuleStrategy):
+class Single(Strategy):
     """The reference: every other strategy computes the same function."""
 
     needs = StrategyNeeds("the whole model on one device", min_ranks=1, max_ranks=1)
@@ -14,5 +14,4 @@ class Single(ModuleStrategy):
 
     def wrap(self, model: nn.Module) -> None:
         """Keep the model as it is."""
-        self.plain = model
-        self.model = model
+        self.plain = self.model = model

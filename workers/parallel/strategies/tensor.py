@@ -3,10 +3,9 @@
 import fnmatch
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, Partial, Replicate
+from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
@@ -16,15 +15,13 @@ from torch.distributed.tensor.parallel import (
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs.parallelism import StrategyNeeds
-from workers.parallel.base import ModuleStrategy
+from workers.parallel.base import Strategy
 from workers.parallel.mesh import Mesh
-from workers.parallel.transfers import contiguous, is_sharded, sum_over
+from workers.parallel.transfers import contiguous, is_sharded
 from workers.workload import ParallelPlan
 
-_SPLIT_DIMENSIONS = {"column": 0, "row": 1, "vocabulary": 0}
 
-
-class TensorParallel(ModuleStrategy):
+class TensorParallel(Strategy):
     """Column- and row-wise products after Shoeybi et al. 2019 (https://arxiv.org/abs/1909.08053).
 
     The workload's plan names modules, each with one of these kinds:
@@ -51,7 +48,11 @@ class TensorParallel(ModuleStrategy):
         planned: set[int] = set()
         for name, kind in planned_modules(model, plan).items():
             module = model.get_submodule(name)
-            _narrow(module, kind.partition(":")[0], mesh.tensor)
+            dim = 1 if kind == "row" else 0
+            for key, parameter in list(module.named_parameters(recurse=False)):
+                if dim < parameter.ndim:
+                    part = parameter.detach().chunk(mesh.tensor, dim)[0].clone()
+                    setattr(module, key, nn.Parameter(part))
             planned |= {id(parameter) for parameter in module.parameters()}
         return sum(p.nbytes for p in model.parameters() if id(p) not in planned)
 
@@ -63,16 +64,10 @@ class TensorParallel(ModuleStrategy):
                 module of a planned name.
         """
         plan = self.workload.plan(model)
-        degree = self.mesh.tensor
         if not plan.tensor:
             raise UsageError(
                 "tensor parallelism needs a plan: trial.prepare(..., tensor_plan="
                 "{'blocks.*.up': 'column', 'blocks.*.down': 'row'})"
-            )
-        if plan.num_heads % degree:
-            raise UsageError(
-                f"a tensor degree of {degree} must divide the attention heads, "
-                f"the workload has {plan.num_heads}"
             )
         self.axes = self.mesh.device_mesh(self.device)
         self.groups: dict[str, int] = {}  # parameters whose rows are several matrices
@@ -89,8 +84,7 @@ class TensorParallel(ModuleStrategy):
         if planned != set(model.parameters()):
             contiguous(model)
             fully_shard(model, mesh=self.axes["tensor"], ignored_params=planned)
-        self.plain = model
-        self.model = model
+        self.plain = self.model = model
 
     def _style(self, module: nn.Module, name: str, kind: str) -> ParallelStyle:
         kind, _, count = kind.partition(":")
@@ -113,21 +107,10 @@ class TensorParallel(ModuleStrategy):
 
     def finish_gradients(self) -> None:
         """Reduce the partial sums that DTensor left, and sum over data-parallel replicas."""
-        partial: list[Tensor] = []
         for parameter in self.plain.parameters():
-            grad = parameter.grad
-            placements: Any = getattr(parameter, "placements", None)
-            if not isinstance(grad, DTensor) or grad.placements == placements:
-                continue
-            if grad.placements == (Partial(),) and placements == (Replicate(),):
-                mine = grad.to_local()
-                parameter.grad = DTensor.from_local(
-                    mine, grad.device_mesh, placements, run_check=False
-                )
-                partial.append(mine)  # the same memory; summed in few calls below
-            else:
-                parameter.grad = grad.redistribute(placements=placements)
-        sum_over(self.axes["tensor"].get_group(), partial)
+            if isinstance(parameter.grad, DTensor):
+                placements: Any = getattr(parameter, "placements", None)
+                parameter.grad = parameter.grad.redistribute(placements=placements)
         self.sum_over_replicas(self.axes["data"].get_group())
 
     def gather(self, tensor: Tensor, name: str) -> Tensor:
@@ -168,19 +151,6 @@ def regrouped(tensor: Tensor, outer: int, inner: int) -> Tensor:
     """
     parts = tensor.view(outer, inner, -1, *tensor.shape[1:])
     return parts.transpose(0, 1).flatten(0, 2).contiguous()
-
-
-def _narrow(module: nn.Module, kind: str, degree: int) -> None:
-    """Leave a degree-th of the rows or columns of the weight, rounded up."""
-    dim = _SPLIT_DIMENSIONS.get(kind)
-    weight = getattr(module, "weight", None)
-    if dim is None or not isinstance(weight, Tensor):
-        return
-    shape = list(weight.shape)
-    shape[dim] = -(-shape[dim] // degree)
-    module.weight = nn.Parameter(torch.empty(shape))
-    if kind == "column" and isinstance(getattr(module, "bias", None), Tensor):
-        module.bias = nn.Parameter(torch.empty(shape[0]))
 
 
 def _own(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:

@@ -6,16 +6,14 @@ graph/<number>/manifest.json           progress, and sha256 of the files above
 """
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from workers.files.folder import Folder, link
-from workers.files.sealed import Draft, newest_first, verified
-from workers.training.checkpoint import write_tensors
+from workers.files.folder import Folder
+from workers.files.sealed import newest_first, sealed, verified, write_arrays
 
 from .partitions import Partitioning
 
@@ -41,11 +39,12 @@ def save_checkpoint(
         wait: whether to wait until it is on disk, see `workers.training.checkpoint`.
     """
     root = Folder(folder, "graph")
-    draft = Draft(root, 1 + max((int(old.parts[-1]) for old in newest_first(root)), default=-1))
-    for file in sorted(work.glob("entities-*.f32")):
-        draft.add(file.name, partial(link, file))
-    draft.write(RELATIONS, partial(write_tensors, tensors=relations))
-    draft.finish({"format": FORMAT, "progress": progress}, wait=wait)
+    number = 1 + max((int(old.parts[-1]) for old in newest_first(root)), default=-1)
+    with sealed(root, number, {"format": FORMAT, "progress": progress}, wait=wait) as draft:
+        for table in sorted(work.glob("entities-*.f32")):
+            draft.file(table.name).hardlink_to(table)
+        with draft.open(RELATIONS, "wb") as file:
+            write_arrays(file, relations)
 
 
 def load_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]] | None:

@@ -13,8 +13,7 @@ from safetensors.torch import load_file
 
 from search_spaces.errors import TrialFailure
 from workers.context import Context, Stopped
-from workers.device.precision import full_products
-from workers.files.folder import link
+from workers.device.precision import matmul_precision
 from workers.protocol import StopRequest
 from workers.workloads._data import IntArray
 
@@ -223,7 +222,7 @@ class EmbeddingTrainer:
         self.context.emit(self.place.epoch, self.metrics, self.seconds)
 
     def _ranked(self, edges: IntArray) -> dict[str, float]:
-        with torch.no_grad(), full_products(self.tables.device):
+        with torch.no_grad(), matmul_precision("fp32", "highest", self.tables.device):
             found = ranks(
                 self.tables,
                 self.relations,
@@ -275,7 +274,7 @@ class EmbeddingTrainer:
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir(parents=True)
         for file in path.glob("entities-*.f32"):
-            link(file, self.work / file.name)
+            (self.work / file.name).hardlink_to(file)
         self.place = TrainingPosition(**progress["place"])
         self.edges = progress["edges"]
         self.reported = progress["reported"]

@@ -58,7 +58,6 @@ class ImageClassification(Classifier):
         "fixed": {"max_epochs": 2, "filters": 4, "dense_units": 16},
     }
 
-    outer: ClassVar[tuple[str, ...]] = ("head.output.*",)
     reads: ClassVar[tuple[str, ...]] = ("checkpoint_every", "compile_scope")
     # Batch norm uses the rows of one rank at a time, so dividing the batch changes the function.
     # The layer norm that comes with it needs all dense units.

@@ -55,7 +55,6 @@ class Sentiment(Classifier):
         "layout": "batch_major",
         "batching": "padded",
     }
-    outer: ClassVar[tuple[str, ...]] = ("embedding.*", "output.*")
     reads: ClassVar[tuple[str, ...]] = ("sparse_gradients",)
     smallest: ClassVar[Mapping[str, Any]] = {
         "data": {"train": 160, "test": 40},

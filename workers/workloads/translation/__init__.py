@@ -52,7 +52,6 @@ class Translation(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
         Metric("perplexity", "minimize"),
         *TRAINING_METRICS,
     )
-    outer: ClassVar[tuple[str, ...]] = ("*embedding.*", "projection.*", "adaptive.*")
     reads: ClassVar[tuple[str, ...]] = options.ON_REQUEST
     defaults: ClassVar[Mapping[str, Any]] = options.DEFAULTS
     smallest: ClassVar[Mapping[str, Mapping[str, Any]]] = {

@@ -57,15 +57,6 @@ def test_many_at_once_are_new_legal_good_and_far_from_each_other(pending: int, c
         assert np.median(distances.min(1)) > 0.005
 
 
-def test_without_any_result_many_are_drawn_at_random() -> None:
-    suggester = BayesSuggester(SPACE, [Goal("loss")])
-    found = suggester.suggest([], trials(300, 1, 0, TrialState.RUNNING), 100)
-    assert len({SPACE.key(params) for params in found}) == 100
-    assert found == BayesSuggester(SPACE, [Goal("loss")]).suggest(
-        [], trials(300, 1, 0, TrialState.RUNNING), 100
-    )
-
-
 @pytest.mark.parametrize("known", [0, 6])
 def test_the_users_prior_counts_in_a_batch(known: int) -> None:
     def distance(prior: dict) -> float:

@@ -53,7 +53,6 @@ def test_every_prediction_is_that_of_the_joint_posterior(effects: bool) -> None:
         model.moments(Z), (mean, covariance.diagonal(dim1=1, dim2=2)), strict=True
     ):
         torch.testing.assert_close(found, expected, atol=1e-8, rtol=1e-6)
-    torch.testing.assert_close(model.mean(Z), mean.mean(0))
     both = torch.cat([model.X, Z])
     mean, covariance = model.joint(both)
     index = torch.tensor([0, 3, 7, 11])
@@ -66,14 +65,6 @@ def test_every_prediction_is_that_of_the_joint_posterior(effects: bool) -> None:
     posterior = model.posterior(Z[:5, None])
     assert posterior.mean.shape == (5, 4, 1, 1)
     torch.testing.assert_close(posterior.mean[:, :, 0, 0].T, model.moments(Z[:5])[0])
-
-
-def test_the_covariance_is_that_of_its_lazy_form() -> None:
-    model, encoder = conditioned(9)
-    Z = candidates(encoder, 5)
-    torch.testing.assert_close(
-        model.kernel(Z, model.X).to_dense(), model.kernel.forward(Z, model.X)
-    )
 
 
 def test_leave_one_out_equals_refitting() -> None:
@@ -139,17 +130,18 @@ def test_the_knee_keeps_order_and_comes_back() -> None:
     values = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 1e3, 1e30])
     knee = Knee(values)
     assert isinstance(knee, OutcomeTransform)
-    z = knee.transform(values)
-    assert (np.diff(z) > 0).all()
+    z, _ = knee(torch.from_numpy(values))
+    assert (z.diff() > 0).all()
     assert z[-1] < 4
-    np.testing.assert_allclose(knee.inverse(z), values, rtol=1e-6)
-    back, _ = knee.untransform(knee(torch.from_numpy(values))[0])
-    np.testing.assert_allclose(back.numpy(), values, rtol=1e-6)
+    np.testing.assert_allclose(knee.untransform(z)[0].numpy(), values, rtol=1e-6)
 
 
 def test_a_loss_is_bad_or_very_bad_whatever_its_size() -> None:
     good = np.linspace(-650.0, -100.0, 10)
-    apart = [np.ptp(Knee(np.append(good, bad)).transform(good)) for bad in (1e4, 1e12, 1e300)]
+    apart = [
+        np.ptp(Knee(np.append(good, bad))(torch.from_numpy(good))[0].numpy())
+        for bad in (1e4, 1e12, 1e300)
+    ]
     assert min(apart) > 0.5 * max(apart)
 
 

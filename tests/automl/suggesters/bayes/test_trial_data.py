@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-import pytest
-
 from automl.core.goals import Goal
 from automl.core.trial import ReportPoint, Trial, TrialState
-from automl.suggesters.bayes.data import TrialReader, best_rows, feasible_rows, front
+from automl.suggesters.bayes.data import TrialReader, best_rows, feasible_rows
 from search_spaces import Float, Space
 
 
@@ -55,29 +52,12 @@ def test_a_trial_that_has_changed_is_read_again():
     space = Space(Float("x", 0.0, 1.0))
     reader = TrialReader(space, [Goal("loss")], [])
     waiting = Trial(0, {"x": 0.5}, TrialState.RUNNING)
-    assert len(reader([waiting])) == 0
+    assert len(reader([waiting]).unit) == 0
     ended = replace(waiting, state=TrialState.COMPLETED, metrics={"loss": 2.0})
     assert reader([ended]).losses.tolist() == [[2.0]]
     assert reader([ended]).losses.tolist() == [[2.0]]
     failed = replace(ended, state=TrialState.FAILED, failure="crashed")
     assert reader([failed]).kinds.tolist() == ["crashed"]
-    assert reader.legal([ended, replace(ended, params={"x": 2.0})]) == [ended]
-
-
-@pytest.mark.parametrize("goals", [2, 3])
-def test_no_other_row_dominates_the_front(goals):
-    losses = np.random.default_rng(goals).integers(0, 6, (60, goals)).astype(float)
-    expected = [
-        i
-        for i, row in enumerate(losses)
-        if not any(
-            (other <= row).all() and ((other < row).any() or j < i)
-            for j, other in enumerate(losses)
-            if j != i
-        )
-    ]
-    assert front(losses).tolist() == expected
-    assert front(losses[:0]).tolist() == []
 
 
 def test_each_trial_of_a_front_takes_its_turn():

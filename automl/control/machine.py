@@ -1,4 +1,4 @@
-"""Estimates the memory of each trial before it is dispatched, and refuses far too large ones."""
+"""What a sweep takes of a machine: the memory of a trial is estimated before, GPUs are locked."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from automl.core import SweepSpec
+from automl.dispatch._make import local_slots
+from automl.dispatch.gpus import GpuLocks, shared_gpus
+from automl.errors import UsageError
 from search_spaces.hardware import detect, memory_limit
-from workers.device.gpu import desktop_bytes
-from workers.failures import gigabytes
 from workers.protocol import Outcome, Params
+from workers.runtime.devices import VARIABLE, desktop_bytes, gpus_of_slots
 
 # Estimates are accurate to about 20%, and the best configuration is often close to the limit. So
 # a trial is refused only if its estimate exceeds the limit by this factor.
@@ -84,7 +87,7 @@ class MemoryGuard:
         found, limit = self.estimate(params), self.limit(ranks)
         if found is None or limit is None or self._needed(found) <= REFUSAL_FACTOR * limit:
             return ""
-        amount, room = gigabytes(self._needed(found), limit)
+        amount, room = (f"{number / 1e9:.2f} GB" for number in (self._needed(found), limit))
         each = " a rank" if ranks > 1 else ""
         return f"not dispatched: it is estimated to need {amount}{each}, and there are {room}{each}"
 
@@ -191,3 +194,50 @@ def _trains(workload: str) -> bool:
     from workers.workloads import WORKLOADS
 
     return issubclass(WORKLOADS.get(workload), Trainable)
+
+
+def lock_gpus(
+    spec: SweepSpec, locks: GpuLocks, note: Callable[[str, str], None], *, serial: bool
+) -> list[str]:
+    """Lock the GPUs of a sweep until it ends; those that others use are passed over.
+
+    Args:
+        note: records that.
+        serial: whether a trial runs at a time, so that the GPUs of one slot are enough.
+
+    Returns:
+        Their names; none without nvidia-smi: then the dispatcher finds the GPUs by itself.
+
+    Raises:
+        UsageError: this process may use fewer GPUs than the workers need, or others hold them.
+    """
+    gpus, each = shared_gpus(), spec.resources.gpus
+    if not gpus:
+        return []
+    workers = None if spec.workers is None else local_slots(spec)
+    most = gpus_of_slots(workers, each) if workers else len(gpus)
+    least = gpus_of_slots(1, each) if serial or not workers else most
+    if least > len(gpus):
+        raise UsageError(
+            f"{workers or 1} workers of {each:g} GPUs need {least} GPUs, and this process may use "
+            f"{len(gpus)} ({', '.join(gpu.uuid for gpu in gpus)}): ask for fewer workers"
+        )
+    chosen = locks.take(most, gpus, least=least)
+    if used := "; ".join(str(gpu) for gpu in gpus if gpu.users):
+        note("gpus", f"passed over, since others use them: {used}")
+    return chosen
+
+
+@contextmanager
+def visible(gpus: Sequence[str]) -> Iterator[None]:
+    """Inside, workers that start, or a Ray, see these GPUs only; all if none is named."""
+    before = os.environ.get(VARIABLE)
+    if gpus:
+        os.environ[VARIABLE] = ",".join(gpus)
+    try:
+        yield
+    finally:
+        if gpus:
+            del os.environ[VARIABLE]
+        if before is not None:
+            os.environ[VARIABLE] = before

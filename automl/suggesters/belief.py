@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from automl.core import Constraint, Goal, Trial, TrialState, ranking
-from automl.suggesters.base import Array, Belief
 from search_spaces import Space
 from workers.protocol import Params
 
-from .data import TrialReader
-from .kernel import Encoder
-from .model import EnsembleGP, Fitter, Knee
-from .suggester import one_thread
-from .surrogates import Surrogates
+from .bayes.data import Array, TrialReader
+from .bayes.kernel import Encoder
+from .bayes.model import EnsembleGP, Fitter, Knee
+from .bayes.suggester import one_thread
+from .bayes.surrogates import Surrogates
 
 MAX_VALUE = 1e150  # the square of a greater value overflows
 NUM_DRAWS = 120  # of each member of the ensemble
@@ -26,11 +26,15 @@ MIN_JUDGED = 8  # fewer trials say nothing of a model
 SIGNIFICANCE = 0.05
 
 
-class BayesBelief(Belief):
+class Belief:
     """A Gaussian process of the first goal, and the model of failures.
 
     Args:
         seed: of everything random; history: every trial that has ended.
+        values: the whole trials, with their values.
+
+    Attributes:
+        trustworthy: whether it predicts trials that it has not seen.
     """
 
     def __init__(
@@ -40,22 +44,22 @@ class BayesBelief(Belief):
         constraints: Sequence[Constraint],
         seed: int,
         history: Sequence[Trial],
+        values: Sequence[tuple[Trial, float]],
     ) -> None:
         self._space = space
-        goal = goals[0]
-        self._sign = -1.0 if goal.maximize else 1.0
-        values = _values(space, goal, constraints, history)
-        self._log = "quality" not in goal.aspects and min(v for _, v in values) > 0
-        losses = self._sign * np.array([math.log(v) if self._log else v for _, v in values])
+        self._sign = -1.0 if goals[0].maximize else 1.0
+        found = np.array([value for _, value in values])
+        self._log = "quality" not in goals[0].aspects and found.min() > 0
+        losses = self._sign * (np.log(found) if self._log else found)
         self._transform = Knee(losses)
-        self._positive = min(v for _, v in values) >= 0  # an error or a time is never negative
-        fitter = Fitter.of_aspects(space, goal.aspects, seed)
+        self._positive = found.min() >= 0  # an error or a time is never negative
+        fitter = Fitter.of_aspects(space, goals[0].aspects, seed)
         with one_thread():
             unit = space.encode([trial.params for trial, _ in values])
-            self._model, rows = fitter.fit(unit, self._transform.transform(losses))
-            reader = TrialReader(space, goals, [one.metric for one in constraints])
-            surrogates = Surrogates(space, goals, constraints, seed)
-            self._failures = surrogates.failures(reader(reader.legal(history)))
+            targets, _ = self._transform(torch.from_numpy(losses))
+            self._model, rows = fitter.fit(unit, targets.numpy())
+            data = TrialReader(space, goals, [])(history)
+            self._failures = Surrogates(space, goals, constraints, seed).failures(data)
         self._encoder: Encoder = fitter.encoder
         trials = [values[row][0] for row in rows]
         self._params = [trial.params for trial in trials]
@@ -64,43 +68,43 @@ class BayesBelief(Belief):
         self.trustworthy = _predicts(self._only(firsts))  # the first run tells further ones
 
     def draws(self, params: Sequence[Params], doubted: Params | None = None) -> Array:
-        """See `Belief.draws`."""
-        unit = self._space.encode(params)
-        with one_thread():
-            models = [self._model]
-            if doubted in self._params and not self._repeated and len(self._params) > 2:
-                models.append(self._only([one != doubted for one in self._params]))
-            generator, Z = torch.Generator().manual_seed(0), self._encoder(unit)
-            drawn = [model.draws(Z, NUM_DRAWS, generator).flatten(0, 1) for model in models]
-            found = torch.cat(drawn)
-        worst = float(self._model.y.max())  # the transform is not valid beyond it
-        return self._value(np.minimum(found.numpy(), worst))
+        """Draws of the goal's mean over runs of `m` configurations, together: `draws x m`.
+
+        Args:
+            doubted: a configuration whose own run may have been luck. If no configuration has run
+                twice, noise and a rough surface look alike: half of the draws then leave it out.
+        """
+        models = [self._model]
+        if doubted in self._params and not self._repeated and len(self._params) > 2:
+            models.append(self._only([one != doubted for one in self._params]))
+        generator, at = torch.Generator().manual_seed(0), self._encoder(self._space.encode(params))
+        drawn = [model.draws(at, NUM_DRAWS, generator).flatten(0, 1) for model in models]
+        # The transform is not valid beyond the worst.
+        return self._value(torch.cat(drawn).clamp(max=float(self._model.y.max())))
 
     def expected(self, params: Sequence[Params]) -> Array:
-        """See `Belief.expected`."""
-        with one_thread():
-            mean = self._model.mean(self._encoder(self._space.encode(params)))
-        return self._value(mean.numpy())
+        """The expected value of the goal for each of `m` configurations."""
+        mean, _ = self._model.moments(self._encoder(self._space.encode(params)))
+        return self._value(mean.mean(0))
 
     def noise(self, params: Params) -> float:
-        """See `Belief.noise`."""
-        with one_thread():
-            mean = float(self._model.mean(self._encoder(self._space.encode([params])))[0])
+        """Standard deviation of the goal between runs of one configuration."""
+        mean, _ = self._model.moments(self._encoder(self._space.encode([params])))
         half = float(self._model.kernel.noise.detach().sqrt().median()) / 2
-        return float(np.abs(np.diff(self._value(np.array([mean - half, mean + half]))))[0])
+        ends = self._value(mean.mean() + torch.tensor([-half, half], dtype=torch.float64))
+        return float(np.abs(np.diff(ends))[0])
 
     def success(self, params: Sequence[Params]) -> Array:
-        """See `Belief.success`."""
-        with one_thread():
-            log = self._failures.log_probability(self._space.encode(params))
+        """The probability that a trial succeeds, for each of `m` configurations."""
+        log = self._failures.log_probability(self._space.encode(params))
         return np.asarray(log.exp().numpy(), dtype=np.float64)
 
     def _only(self, kept: Sequence[bool]) -> EnsembleGP:
         rows = torch.tensor(kept).nonzero()[:, 0]
         return EnsembleGP(self._model.kernel, self._model.X[rows], self._model.y[:, rows])
 
-    def _value(self, transformed: Array) -> Array:
-        raw = self._sign * self._transform.inverse(transformed)
+    def _value(self, transformed: Tensor) -> Array:
+        raw = self._sign * self._transform.untransform(transformed)[0].numpy()
         found = np.exp(np.clip(raw, -700, 700)) if self._log else raw
         return np.asarray(np.maximum(found, 0.0) if self._positive else found, dtype=np.float64)
 
@@ -111,26 +115,22 @@ def belief(
     constraints: Sequence[Constraint],
     seed: int,
     history: Sequence[Trial],
-) -> BayesBelief | None:
-    """The belief; None with fewer than six different configurations or no two values."""
-    values = _values(space, goals[0], constraints, history)
-    if len(values) < MIN_TRIALS or len({value for _, value in values}) < 2:
-        return None
-    return BayesBelief(space, goals, constraints, seed, history)
+) -> Belief | None:
+    """The belief; None with fewer than six different configurations or no two values.
 
-
-def _values(
-    space: Space, goal: Goal, constraints: Sequence[Constraint], history: Sequence[Trial]
-) -> list[tuple[Trial, float]]:
-    """Whole trials with a value: one that was stopped early says little of its end."""
-    return [
+    Only whole trials count: one that was stopped early says little of its end.
+    """
+    history = [trial for trial in history if space.legal(trial.params)]
+    values = [
         (trial, value)
         for trial in history
         if trial.state is TrialState.COMPLETED
-        and (value := ranking.value(trial, goal, constraints)) is not None
+        and (value := ranking.value(trial, goals[0], constraints)) is not None
         and abs(value) < MAX_VALUE
-        and space.legal(trial.params)
     ]
+    if len(values) < MIN_TRIALS or len({value for _, value in values}) < 2:
+        return None
+    return Belief(space, goals, constraints, seed, history, values)
 
 
 def _predicts(model: EnsembleGP) -> bool:
@@ -140,14 +140,13 @@ def _predicts(model: EnsembleGP) -> bool:
     distribution with n - 2 degrees of freedom if the true correlation is 0 (Kendall and Stuart,
     "The Advanced Theory of Statistics", volume 2, section 31.18, 1973).
     """
-    from scipy.stats import spearmanr, t
+    from scipy.stats import spearmanr
 
     mean, variance = model.leave_one_out()
     y, n = model.y[0], model.y.shape[1]
     if n < 3 or bool((mean.mean(0) == mean.mean(0)[0]).all()):
         return False
-    r = min(float(spearmanr(mean.mean(0).numpy(), y.numpy()).statistic), 1 - 1e-12)
-    significant = t.sf(r * math.sqrt((n - 2) / (1 - r * r)), n - 2) < SIGNIFICANCE
+    ranks = spearmanr(mean.mean(0).numpy(), y.numpy(), alternative="greater")
     below = torch.special.ndtr((y - mean) / variance.sqrt()).mean(0)
     covered = float(((below - 0.5).abs() <= 0.45).double().mean())
     density = -0.5 * (y - mean).square() / variance - 0.5 * variance.log()
@@ -156,4 +155,4 @@ def _predicts(model: EnsembleGP) -> bool:
     spread = ((y.square().sum() - y.square()) / (n - 1) - others.square()).clamp(min=1e-6)
     constant = -0.5 * (y - others).square() / spread - 0.5 * spread.log()
     reliable = float(density.mean()) > float(constant.mean()) - 0.1 and covered >= 0.6
-    return bool(significant and (reliable or n < MIN_JUDGED))
+    return bool(ranks.pvalue < SIGNIFICANCE and (reliable or n < MIN_JUDGED))
