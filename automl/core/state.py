@@ -315,8 +315,6 @@ class Snapshot:
         seconds: wall-clock seconds of the sweep so far, including earlier runs.
         num_slots, busy_slots: of the workers; 0 if no controller runs.
         suggesting: activity of the suggester ("idle", "suggesting", "2 ready").
-        waits_for: for whom the sweep waits, such as "waits for 2 cores held by sweep 'nmt', process
-            4711"; "" if it does not.
         gain: by which going on is expected to improve the recommendation at most, noise included;
             None if it is not known.
         error: standard error of the recommendation, likewise.
@@ -340,7 +338,6 @@ class Snapshot:
     num_slots: int = 0
     busy_slots: int = 0
     suggesting: str = "idle"
-    waits_for: str = ""
     gain: float | None = None
     error: float | None = None
     suggestion_seconds: Sequence[float] = ()
