@@ -46,14 +46,8 @@ def recipe(spec: SweepSpec, trial: Trial, file: Path | None = None) -> str:
     if spec.constraints:
         bounds = ", ".join(compact_json(str(one)) for one in spec.constraints)
         lines.append(f"constraints: [{bounds}]")
-    resources = f"{{cpus: {spec.resources.cpus}, gpus: {spec.resources.gpus}}}"
-    lines += [
-        "space:",
-        *(f"  {name}: [{compact_json(value)}]" for name, value in trial.params.items()),
-        "budget: {trials: 1}",
-        "suggester: sobol",
-        f"resources: {resources}",
-        f"seed: {spec.seed}",
-        "",
-    ]
-    return "\n".join(lines)
+    lines.append("space:")
+    lines += [f"  {name}: [{compact_json(value)}]" for name, value in trial.params.items()]
+    lines += ["budget: {trials: 1}", "suggester: sobol"]
+    lines.append(f"resources: {{cpus: {spec.resources.cpus}, gpus: {spec.resources.gpus}}}")
+    return "\n".join([*lines, f"seed: {spec.seed}", ""])

@@ -134,7 +134,6 @@ def compared_metrics(snapshot: Snapshot, best: Trial, baseline: Trial) -> Iterat
 def _cells(
     ours: float | None, theirs: float | None, show: Callable[[float], str] = text.number
 ) -> tuple[str, ...]:
-    """Two values in words."""
     return tuple("-" if value is None else show(value) for value in (ours, theirs))
 
 

@@ -91,8 +91,10 @@ Row = dict[str, Any]
 
 def one(name: str, params: Mapping[str, Any]) -> Row:
     """Estimate in a new process, then measure each rank in a new process."""
+    from workers.memory.estimate import estimate
     from workers.parallel import num_ranks
     from workers.protocol import Assignment
+    from workers.workloads import WORKLOADS
 
     whole = {**COMMON, **BASE[name], **params}
     ranks = num_ranks(whole, {})
@@ -102,19 +104,8 @@ def one(name: str, params: Mapping[str, Any]) -> Row:
     row: Row = {"workload": name, "params": dict(params)}
     if outcome.failure:
         return {**row, "failure": f"{outcome.failure}: {outcome.message}"}
-    return estimated({**row, "ranks": ranks, "measured": outcome.peak_memory_bytes})
-
-
-def estimated(row: Row) -> Row:
-    """The row with a new estimate."""
-    from workers.memory.estimate import estimate
-    from workers.workloads import WORKLOADS
-
-    name = row["workload"]
-    whole = {**COMMON, **BASE[row["workload"]], **row["params"]}
-    found = elsewhere(
-        lambda: asdict(estimate(WORKLOADS.get(name)(whole, DATA[name], {}), row["ranks"]))
-    )
+    found = elsewhere(lambda: asdict(estimate(WORKLOADS.get(name)(whole, DATA[name], {}), ranks)))
+    row |= {"ranks": ranks, "measured": outcome.peak_memory_bytes}
     return {**row, "estimate": found["peak_bytes"], "parts": found["parts"]}
 
 
@@ -158,7 +149,8 @@ def table(rows: list[Row]) -> str:
     """A line for each row."""
     lines = [f"{'configuration':84} estimate MB  measured MB  ratio"]
     for row in rows:
-        text = f"{label(row):84} "
+        words = [row["workload"], *(f"{k}={v}" for k, v in row["params"].items())]
+        text = f"{' '.join(words):84} "
         if "failure" in row:
             lines.append(text + row["failure"])
             continue
@@ -166,11 +158,6 @@ def table(rows: list[Row]) -> str:
         peak = row["measured"] / 1e6
         lines.append(f"{text}{estimate:11.0f}  {peak:11.0f}  {estimate / peak:5.2f}")
     return "\n".join(lines)
-
-
-def label(row: Row) -> str:
-    """The configuration of a row."""
-    return " ".join([row["workload"], *(f"{k}={v}" for k, v in row["params"].items())])
 
 
 def claims(rows: list[Row], asked: list[tuple[str, dict[str, Any]]]) -> list[Claim]:

@@ -99,11 +99,6 @@ LACKS = {
 Row = dict[str, Any]
 
 
-def applies(workload: str, ranks: int, strategy: Mapping[str, Any]) -> bool:
-    """Whether the workload can be trained so."""
-    return strategy["parallelism"] not in LACKS.get((workload, ranks), ())
-
-
 def variants(workload: str, updates: int) -> list[dict[str, Any]]:
     """Settings of the four runs of each strategy: fp32, bf16, fp64 and plain SGD."""
     common = {**WORKLOAD[workload], "max_updates": updates, "evaluate_updates": 1, "max_epochs": 10}
@@ -211,7 +206,7 @@ def configurations(
     for ranks in [1, *all_ranks]:
         for strategy in ON_RANKS[ranks]:
             words = " ".join(v if k == "parallelism" else f"{k}={v}" for k, v in strategy.items())
-            if applies(workload, ranks, strategy):
+            if strategy["parallelism"] not in LACKS.get((workload, ranks), ()):
                 yield ranks, strategy, {"workload": workload, "ranks": ranks, "strategy": words}
 
 

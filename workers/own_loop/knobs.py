@@ -61,7 +61,7 @@ PREPARED: Final = (
 )
 
 SHARED_OUT: Final = ("single", "ddp", "fsdp")  # what `parallelism` tries unless it is told
-ANY_SLOTS: Final = 1024  # the sweep knows its slots, see `automl.core.ranks`
+ANY_SLOTS: Final = 1024  # the sweep knows its slots, see `automl.core.spec`
 
 
 def knobs(*names: str, **choices: Any) -> tuple[Parameter, ...]:
