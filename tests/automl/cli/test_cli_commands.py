@@ -161,11 +161,6 @@ def test_wrong_usage(folder: Path, arguments: list[str], words: str) -> None:
     assert not (folder / ".automl").exists()
 
 
-def test_a_dry_run_creates_nothing(folder: Path) -> None:
-    done = sweep("--dry-run", *TRAIN)
-    assert (done.exit_code, (folder / ".automl").exists()) == (0, False)
-
-
 def test_a_configuration_from_a_command_line_alone(folder: Path) -> None:
     line = [*PYTHON, "plain.py", "--x", "0.2", "--kind", "none"]
     done = automl("init", "--", *line)
