@@ -174,7 +174,9 @@ class Result:
             best = self.best
             metric = self.snapshot.goals[0].metric
             found = f"best trial {best.number} with {metric} {best.value:.6g} ({best.value_from})"
-        early = text.why_early(self.snapshot).partition(":")[0]  # `found` names the cause
+        early = text.why_early(self.snapshot)
+        if self.snapshot.best is None:
+            early = early.partition(":")[0]  # `found` names the cause
         parts = [self.state, f"{len(self.trials)} trials", found, *([early] if early else [])]
         return text.printable(f"Result({self.name!r}, {', '.join(parts)})", keep="\n")
 

@@ -137,6 +137,14 @@ def sweep(
             aspect of a metric that is not declared is guessed from its name; the report says so.
         trackers: tools that the sweep is written to while it runs: "mlflow", "wandb",
             "tensorboard", or an object of your own that inherits `Tracker`.
+        replicates: whether configurations run again, each time with another seed. "auto": in the
+            last fifth of the budget `bayes` runs the best again and, if runs differ, others that
+            may be the best. A number: each configuration runs so many times.
+        ranks: processes of a trial of your own function, one slot each.
+        max_steps: the last step of a trial, if it is known; stoppers use it.
+        max_retries: how often a trial runs again if its configuration did not cause its failure.
+        artifacts: folder or URL that every node reaches, for the files of trials; None for the
+            store.
 
     Every other keyword is a key of a configuration too and means the same; the reference of the
     configuration has an example of each.
@@ -381,7 +389,7 @@ def simulate(
         trials: how many at most.
         budget: further limits that end the sweep.
         seed: the same seed gives the same simulation.
-        constraints, suggester, stopper: as in `sweep`.
+        constraints, suggester, stopper, max_steps, max_retries, replicates: as in `sweep`.
         charge_suggestions: advance the virtual clock by the real time of suggesting and deciding.
         mean_lifetime: virtual seconds after which a worker dies, in the mean; None for never.
         store: folder or URL of a ledger to write to; None to keep everything in memory.

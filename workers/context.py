@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from search_spaces.errors import TrialFailure, UsageError
+from search_spaces.other_tools import no_attribute
 
 from .files.folder import Folder
 from .functions.numbers import explained, numbers_of
@@ -76,6 +77,9 @@ class Context(Suggesting):
         self._memory_checked = 0.0
         a = self.assignment
         self.asking = Asking(a.asked, a.params, a.trial, a.seed, self._tell_asked)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        no_attribute(self, name)
 
     @property
     def params(self) -> Mapping[str, Any]:

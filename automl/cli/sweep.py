@@ -15,6 +15,7 @@ from automl.control.beginning import (
     goes_on,
     usual_stopper,
 )
+from automl.core import SweepSpec
 from automl.core.arguments import duration
 from automl.core.text import Typed, number, shell_line
 from automl.dispatch._make import choose_dispatcher
@@ -22,6 +23,7 @@ from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.ledger.database import refuse_password
 from automl.report.console import console, table
+from automl.suggesters import SUGGESTERS
 from automl.workflows.beginning import begin
 from search_spaces import Choice, Float, Int
 from search_spaces.hardware import Hardware
@@ -120,6 +122,8 @@ def sweep(
     if options["dry_run"]:
         emit(loaded.spec.to_dict()) if options["as_json"] else _show(loaded)
         return None
+    if spec.suggester != SweepSpec.suggester:
+        SUGGESTERS.get(spec.suggester)  # its package may not be installed
     with closing(Ledger.open(loaded.store, create=True)) as ledger:
         spec = begin(
             ledger,

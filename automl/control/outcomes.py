@@ -13,9 +13,9 @@ A sweep ends, or begins no new trial, for these reasons only:
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from automl.core import Ended, Goal, SweepSpec, SweepState, Trial, TrialState
 from automl.core.events import final_metrics
@@ -141,11 +141,17 @@ def reason_of_failures(state: SweepState, failed: Trial, since: float) -> str:
     return f"{words}: {failed.message}. {mistake_hint(failed)}".rstrip()
 
 
-def reason_for_none(state: SweepState, suggestions: SuggestionQueue, now: float) -> str:
+def reason_for_none(
+    state: SweepState,
+    suggestions: SuggestionQueue,
+    slots: Callable[[Mapping[str, Any]], int],
+    now: float,
+) -> str:
     """Why no new trial begins; "" if one may.
 
     Args:
         suggestions: know what another trial may gain, and whether the space is exhausted.
+        slots: returns how many slots a configuration takes.
     """
     budget = state.spec.budget
     if state.trials_left == 0:
@@ -160,12 +166,13 @@ def reason_for_none(state: SweepState, suggestions: SuggestionQueue, now: float)
             "the recommendation is settled: going on is expected to improve it by at most "
             f"{at.gain:.2g}, and its standard error is {at.error:.2g}"
         )
-    return reason_of_time(state, now)
+    return reason_of_time(state, slots, now)
 
 
-def reason_of_time(state: SweepState, now: float) -> str:
+def reason_of_time(state: SweepState, slots: Callable[[Mapping[str, Any]], int], now: float) -> str:
     """Why the next trial, a waiting or a new one, could not end in time; "" if it could."""
-    reason = state.use.reason_to_begin_none(now)
+    waiting = state.index.next_waiting
+    reason = state.use.reason_to_begin_none(now, slots(waiting.params) if waiting else 1)
     return f"no further trial begins: {reason}" if reason else ""
 
 

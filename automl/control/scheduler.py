@@ -309,7 +309,7 @@ class Scheduler:
         first = index.next_waiting
         if first is None or first.attempts > 0:
             return first
-        late = reason_of_time(self._journal.state, self._journal.now)
+        late = reason_of_time(self._journal.state, self._assigner.slots, self._journal.now)
         self._note_end(late)
         most = 0 if late else math.inf if limit is None else limit
         if first.number < most:
@@ -406,7 +406,7 @@ class Scheduler:
     def reason_for_none(self) -> str:
         """Why no new trial begins; "" if one may."""
         journal = self._journal
-        return reason_for_none(journal.state, self._suggestions, journal.now)
+        return reason_for_none(journal.state, self._suggestions, self._assigner.slots, journal.now)
 
     def _new_trials_left(self) -> int:
         """How many more trials may be proposed; notes why there are none, unless that is usual."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -76,10 +77,14 @@ class Goal:
         """
         match = _GOAL.fullmatch(text.strip()) if isinstance(text, str) else None
         if match is None:
+            first = text.split()[0] if isinstance(text, str) and text.strip() else ""
+            known = ("minimize", "maximize")
+            close = difflib.get_close_matches(first.lower(), known, 1, 0.5)
+            hint = f"; did you mean {close[0]!r}?" if close and first not in known else ""
             raise UsageError(
                 "a goal is 'minimize METRIC' or 'maximize METRIC', "
                 f"then 'at the end', 'within 10m' or nothing; {METRIC_RULE}; "
-                f"got {show(text)}"
+                f"got {show(text)}{hint}"
             )
         return cls(
             metric=match[2],

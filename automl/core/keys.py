@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast
 
 from automl.errors import UsageError
+from search_spaces.other_tools import WORDS
 from search_spaces.plugins import Registry, nearest
 from search_spaces.validation import show
 
@@ -91,7 +92,9 @@ class UnknownKey(WrongValue):
     """A key that there is not."""
 
     def __init__(self, name: str, known: Iterable[str], of: str) -> None:
-        hint = nearest(name, sorted(known))
+        said = WORDS.get(str(name), "")
+        said = re.sub('`(\\w+)="(.*?)"`', r"`\1: \2`", said)  # as a mapping has it
+        hint = said or nearest(name, sorted(known))
         UsageError.__init__(self, f"unknown key {show(name)} of {of}; {hint}")
         self.text = f"unknown key; {hint}"
 

@@ -72,7 +72,11 @@ def _command(name: str, value: Any) -> tuple[str, ...]:
 def _replicates(name: str, value: Any) -> str | int:
     if value in ("auto", "none"):
         return str(value)
-    return arguments.whole(name, value, least=1, most=MAX_REPLICATES)
+    try:
+        return arguments.whole(name, value, least=1, most=MAX_REPLICATES)
+    except WrongValue:
+        rule = f"'auto', 'none', or a whole number from 1 to {MAX_REPLICATES}"
+        raise WrongValue(name, rule, value) from None
 
 
 MAX_REPLICATES: Final = 1000

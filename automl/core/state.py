@@ -103,19 +103,28 @@ class BudgetUse:
             return f"the worker time of {budget.worker_time:g} s is spent"
         return ""
 
-    def reason_to_begin_none(self, now: float) -> str:
+    def reason_to_begin_none(self, now: float, slots: int = 1) -> str:
         """Why a new trial could not end within the budget's time; "" if it could.
 
         It takes at least as long as the shortest so far. A goal with `within` needs only this many
         seconds.
+
+        Args:
+            slots: that the trial would take.
         """
         budget = self._spec.budget
-        ends = ((budget.time, now), (budget.worker_time, self.worker_time(now)))
-        left = min((end - spent for end, spent in ends if end is not None), default=math.inf)
+        if self._shortest == math.inf:
+            return ""
         within = [goal.within for goal in self._spec.goals if goal.within is not None]
         needed = min([self._shortest, *within])
-        if self._shortest == math.inf or left >= needed:
+        left = math.inf if budget.time is None else budget.time - now
+        if budget.worker_time is not None:
+            # Running trials need some of what is left as well.
+            running = sum(max(0.0, needed - now + at) * n for at, n in self._attempts.values())
+            left = min(left, (budget.worker_time - self.worker_time(now) - running) / slots)
+        if left >= needed:
             return ""
+        left = max(left, 0.0)
         return f"{left:.3g} s are left, and the shortest trial so far took {self._shortest:.3g} s"
 
     def seconds_left(self, now: float) -> float:

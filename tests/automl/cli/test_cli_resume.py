@@ -163,5 +163,7 @@ def test_a_configuration_has_one_of_objective_and_command(folder: Path) -> None:
         assert "command" in refused.stderr
         assert refused.exit_code == 2
     (folder / "mine.py").touch()
-    done = automl("sweep", "mine.yaml", "--dry-run", "--json", "command=python -S mine.py 3 {x}")
+    done = automl(
+        "sweep", "mine.yaml", "--dry-run", "--json", 'command=[python, -S, mine.py, "3", "{x}"]'
+    )
     assert json.loads(done.stdout)["command"] == "-- python -S mine.py 3 {x}"

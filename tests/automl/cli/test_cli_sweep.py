@@ -150,6 +150,6 @@ def test_a_function_without_a_configuration_declares_its_space(folder: Path) -> 
     assert declared.exit_code == 0, declared.output
     assert {len(trial["params"]) for trial in trials("declared")} == {2}
     space = (folder / "out" / "space.yaml").read_text()
-    assert 'n: {"low":1,"high":5,"when":{"kind":["b"]}}' in space
+    assert '"n": {"low":1,"high":5,"when":{"kind":["b"]}}' in space
     assert automl("sweep", "--trials", "3").exit_code == 2
     assert automl("sweep", *options, "--trials", "3").exit_code == 2

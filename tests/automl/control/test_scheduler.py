@@ -13,6 +13,7 @@ from automl.control.scheduler import Assigner
 from automl.core.events import Noted, Proposed
 from automl.core.resources import Budget
 from automl.core.trial import Trial, TrialState
+from automl.dispatch.base import GangShape
 from automl.dispatch.simulated import SimulatedDispatcher
 from automl.errors import AutomlError
 from automl.ledger import Ledger
@@ -159,7 +160,7 @@ def test_a_stopper_stops_pauses_and_takes_up_again(
 def test_a_waiting_trial_needs_worker_time_for_each_of_its_slots(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, worker_time: float, attempts: int
 ) -> None:
-    monkeypatch.setattr(Assigner, "slots", lambda self, params: params["ranks"])
+    monkeypatch.setattr(Assigner, "shape", lambda self, params: GangShape(params["ranks"]))
     budget = Budget(trials=2, worker_time=worker_time)
     spec = make_spec(space=Space(Choice("ranks", [1, 4])), budget=budget)
     ledger.create_sweep(spec)

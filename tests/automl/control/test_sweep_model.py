@@ -102,7 +102,7 @@ class Store:
         writer.apply(Report(begun.number, 1, 0, 0, {"loss": 0.0}, 1.0))
         found._connection.close()
         if found._lock:
-            found._lock.release()
+            found._lock.close()
         if self.durable:
             self.ledger.close()
             self.ledger = self._open()
