@@ -162,7 +162,7 @@ class Copies:
             DamagedCopy: an object is missing or damaged; what is left is half of a state.
             StoreError: a link leads out of the folder.
         """
-        manifest = self.read(found)
+        manifest, sizes = self.read(found), self.sizes()
         for path, file in manifest.files.items():
             *parts, name = path.split("/")
             folder = Folder(target.root, *target.parts, *parts)
@@ -170,16 +170,16 @@ class Copies:
             if file.link:
                 folder.place(name).symlink_to(file.link)
                 continue
-            stored = object_name(found.attempt, file)
-            try:
+            stored, problem = object_name(found.attempt, file), ""
+            if stored not in sizes:
+                problem = "missing"
+            elif sizes[stored] != file.size:  # it may be endless
+                problem = "damaged: its sha256 is wrong, as is its size"
+            else:
                 self._files.get_file(f"{self._root}/{stored}", str(folder.file(name)))
-                sound, problem = (
-                    sha256(folder.file(name)) == file.sha256,
-                    "damaged: its sha256 is wrong",
-                )
-            except FileNotFoundError:
-                sound, problem = False, "missing"
-            if not sound:
+                if sha256(folder.file(name)) != file.sha256:
+                    problem = "damaged: its sha256 is wrong"
+            if problem:
                 raise DamagedCopy(f"{self.location}/{stored} ({path}) is {problem}")
         target.check()
 
@@ -252,7 +252,7 @@ class SweepArtifacts:
 
 
 def check_writable(location: str) -> None:
-    """Write a small object to a location, read it and remove it; raises UsageError if it fails."""
+    """Write a small object to a location and remove it; raises UsageError if that fails."""
     content = str(time.time_ns()).encode()
     with _explained(
         f"artifacts: {location} cannot be written from this machine. Check the name and the "

@@ -75,6 +75,7 @@ class Folder:
         """Write a file; whoever reads it meanwhile, or after a crash, finds the old or the new."""
         path = self.file(name)
         draft = path.with_name(f".{name}.{os.getpid()}")
+        draft.unlink(missing_ok=True)  # a link of that name would lead out of the store
         draft.write_bytes(content)
         flush(draft)
         draft.replace(path)

@@ -118,6 +118,20 @@ def test_a_function_goes_on_from_what_it_saved_and_its_files_are_exported(
     assert secrets == []
 
 
+def test_confirm_writes_elsewhere_only_if_the_place_is_named(place: str) -> None:
+    Path("function.py").write_text(FUNCTION.replace("attempt == 1", "attempt == 0"))
+    options = ("--objective", "function.py", "--dispatcher", "inline")
+    assert automl("sweep", "kept.yaml", *options, "--artifacts", place).exit_code == 0
+    before = Copies(place).sizes()
+    done = automl("confirm", "kept", *options, "--seeds", "2")
+    assert done.exit_code == 0, done.output
+    assert Copies(place).sizes() == before
+    done = automl("confirm", "kept", *options, "--seeds", "3", "--artifacts", place)
+    assert done.exit_code == 0, done.output
+    added = Copies(place).sizes().keys() - before.keys()
+    assert {name.split("/")[0][:12] for name in added} == {"kept.confirm"}
+
+
 @pytest.mark.parametrize(
     ("where", "says"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -14,8 +15,9 @@ from objectives import make_spec, quick, record
 
 from automl import sweeps
 from automl.core import Begun, Noted, Proposed, TrialState
-from automl.errors import StoreError
+from automl.errors import StoreError, UsageError
 from automl.ledger import Ledger
+from automl.ledger.database import FILE_NAME
 from workers.protocol import Report
 
 ROOT = Path(__file__).parents[3]
@@ -173,6 +175,33 @@ def store(tmp_path: Path) -> Path:
     sweeps.run(spec, ledger=ledger, objective=quick, dispatcher="inline")
     ledger.close()
     return tmp_path
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_bytes_are_damaged_there_is_no_other_error_than_ours(
+    store: Path, tmp_path: Path, seed: int
+) -> None:
+    """Bits turned, bytes zeroed and pages swapped, anywhere in the file."""
+    rng = random.Random(seed)
+    whole = (store / FILE_NAME).read_bytes()
+    messages = []
+    for _ in range(40):
+        data = bytearray(whole)
+        for _ in range(rng.choice([1, 5, 50])):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        (store / FILE_NAME).write_bytes(data)
+        try:
+            ledger = Ledger.open(store)
+            ledger.sweeps()
+            ledger.snapshot("test")
+            list(ledger.events("test"))
+            ledger.spec("test")
+            ledger.hold("test")
+            ledger.close()
+        except (StoreError, UsageError) as error:
+            messages.append(str(error))
+    assert messages
+    assert all(FILE_NAME in message for message in messages)
 
 
 def test_symbolic_links_lead_nothing_out_of_the_store(

@@ -254,6 +254,15 @@ def test_a_manifest_of_a_stranger_leads_nowhere_else(
         copies.read(manifest)
 
 
+def test_an_object_of_another_size_is_not_read(tmp_path: Path) -> None:
+    copies, manifest = Copies(str(tmp_path / "kept")), Manifest(1, 0, {"folder/a": FILE})
+    copies.write(manifest.name, manifest.to_json())
+    copies.write(object_name(1, FILE), b"long")
+    with pytest.raises(DamagedCopy, match="as is its size"):
+        copies.restore(manifest, Folder(tmp_path / "trial"))
+    assert not (tmp_path / "trial" / "folder" / "a").exists()
+
+
 @pytest.mark.parametrize("link", ["/etc/passwd", "../../outside"])
 def test_a_link_that_leads_out_of_the_folder_is_refused(link: str, tmp_path: Path) -> None:
     copies = Copies(str(tmp_path / "kept"))

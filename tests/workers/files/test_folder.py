@@ -155,3 +155,9 @@ def test_a_label_is_one_line_and_the_log_begins_with_it(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is a symbolic link"):
         open_log(given, 0)
     assert not (tmp_path / "profile").exists()
+
+
+def test_a_draft_replaces_a_link_of_its_name(store: Path, outside: Path) -> None:
+    (store / f".file.{os.getpid()}").symlink_to(outside / "precious")
+    Folder(store).replace("file", b"new")
+    assert (store / "file").read_bytes() == b"new"
