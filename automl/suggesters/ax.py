@@ -11,11 +11,11 @@ from automl.core import Trial
 from search_spaces import Choice, Parameter
 from workers.protocol import Params, Value
 
-from ._new_points import repair
-from ._peers import observations, silenced
+from ._optuna import observations, silenced
 from .base import Suggester
 from .bayes.data import Array
 from .bayes.suggester import one_thread
+from .domain import repair
 from .sobol import SobolSuggester
 
 INITIAL = 5

@@ -12,8 +12,7 @@ from automl.core import Budget, Constraint, Goal, Trial
 from search_spaces import Space
 from workers.protocol import Params
 
-from ._new_points import TrialKeys
-from .domain import Domain
+from .domain import Domain, TrialKeys
 
 Array = NDArray[np.float64]
 

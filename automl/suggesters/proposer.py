@@ -13,9 +13,8 @@ from search_spaces.errors import AutomlError, SpaceError
 from workers.protocol import Params
 
 from . import SUGGESTERS
-from ._new_points import TrialKeys
 from .base import Prospect, SearchContext, Suggester
-from .domain import Domain
+from .domain import Domain, TrialKeys
 
 MakeSuggester = Callable[[str, Domain], Suggester]
 MAX_FAILURES: Final = 3

@@ -7,8 +7,8 @@ import numpy as np
 from automl.core import Trial
 from workers.protocol import Params
 
-from ._new_points import new_points
 from .base import Suggester
+from .domain import new_points
 
 
 class RandomSuggester(Suggester):

@@ -8,8 +8,8 @@ import numpy as np
 from automl.core import Trial
 from workers.protocol import Params
 
-from ._new_points import new_points
 from .base import Suggester
+from .domain import new_points
 
 _BLOCK = 256
 _MAX_DRAWN = 65_536
