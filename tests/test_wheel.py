@@ -20,7 +20,7 @@ END = ("-py3-none-any.whl", ".tar.gz")
 DATA = ("**/py.typed", "**/*.json", "**/assets/*")
 NEEDED = {  # one file of each kind, in case the patterns find nothing
     "automl/py.typed",
-    "automl/launch/assets/slurm_job.sh",
+    "automl/workflows/assets/slurm_job.sh",
     "automl/report/assets/report.html",
     "automl/report/assets/index.html",
     "search_spaces/py.typed",

@@ -10,9 +10,8 @@ from automl.core import Budget, Snapshot, SweepSpec, Trial
 from automl.core.arguments import companion
 from automl.errors import UsageError
 from automl.ledger import Ledger
-from automl.report.confirmations import KIND, candidates, identity
 from automl.report.recommendation import believed, shortlist
-from automl.report.record import Record
+from automl.report.record import KIND, Record, candidates, identity
 from search_spaces import Space
 
 from .beginning import enqueue
