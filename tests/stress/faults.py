@@ -27,7 +27,6 @@ POINTS = {
     "committed": "a report is in the ledger, and no decision was made about it",
     "ended": "an outcome has arrived and is not yet in the ledger",
     "finished": "the last commit is made, and the lock is still held",
-    "exporting": "a report is being written to a file",
 }
 
 
@@ -51,7 +50,7 @@ def arm(point: str, skip: int = 0) -> None:
     """Make this process die at a point of the next sweep that it runs."""
     killer = Killer(point, skip)
     _after(Proposer, "propose", lambda *_: killer.passed("suggested"))
-    _after(_dispatcher(point), "submit", lambda *_: killer.passed("dispatched"))
+    _after(InlineDispatcher, "submit", lambda *_: killer.passed("dispatched"))
     _before(Controller, "_handle", lambda _, event, *__: _arriving(killer, event))
     _after(
         Controller,
@@ -83,13 +82,6 @@ def _commits(killer: Killer) -> None:
             killer.passed("committed")
 
     Hold.commit = wrapped  # type: ignore[method-assign]
-
-
-def _dispatcher(point: str) -> type:
-    import sys
-
-    module = sys.modules.get("automl.dispatch.ray.dispatcher")
-    return module.RayDispatcher if module else InlineDispatcher
 
 
 def _after(kind: Any, name: str, call: Callable[..., Any]) -> None:
