@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,15 +56,8 @@ def install() -> str | None:
             ["apt-get", "install", "-yq", "--no-install-recommends", "chromium"],
         ]
     for command in attempts:
-        quiet = {
-            "stdout": subprocess.DEVNULL,
-            "stderr": subprocess.DEVNULL,
-            "stdin": subprocess.DEVNULL,
-        }
-        try:
-            subprocess.run(command, check=False, timeout=240, **quiet)  # type: ignore[call-overload]
-        except (OSError, subprocess.TimeoutExpired):
-            continue
+        with suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=240)
         if command[1] != "update" and (found := executable()):
             return found
     return None

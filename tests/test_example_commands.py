@@ -55,7 +55,7 @@ def attempt(words: Sequence[str], number: int) -> tuple[Outcome, list[Report]]:
 
 
 def expected() -> list[float]:
-    x, velocity, losses = 5.0, 0.0, []
+    x, velocity, losses = 5.0, 0.0, list[float]()
     for _ in range(27):
         velocity = 0.5 * velocity - 0.25 * x
         x += velocity

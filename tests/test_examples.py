@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
+import runpy
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -28,23 +27,13 @@ FILES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
 pytestmark = pytest.mark.usefixtures("frozen_heap")
 
 
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_an_example(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
     monkeypatch.chdir(tmp_path)
-    main = load(name).main
     options = OPTIONS.get(name, {"dispatcher": "inline"})
-    result: Any = main(trials=4, **options)
+    result: Any = runpy.run_path(str(EXAMPLES / f"{name}.py"))["main"](trials=4, **options)
     assert result.best is not None
     assert len(result.trials) >= 4
     assert all(trial.state.finished for trial in result.trials)
@@ -60,10 +49,8 @@ def test_a_notebook(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert all(not cell.get("outputs") for cell in notebook.cells), (
         "outputs are not kept in the repository"
     )
-    client = nbclient.NotebookClient(
-        notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}
-    )
-    client.execute()
+    place = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(notebook, timeout=120, resources=place).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     kinds = {kind for output in outputs for kind in output.get("data", {})}
     assert {"text/html", "application/vnd.plotly.v1+json"} <= kinds

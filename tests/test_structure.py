@@ -15,18 +15,13 @@ MAX_LINES = 700
 
 @pytest.mark.parametrize(("package", "most"), LOOSE_MODULES.items())
 def test_few_modules_stand_at_the_top(package: str, most: int) -> None:
-    loose = sorted(path.name for path in (ROOT / package).glob("*.py"))
-    loose.remove("__init__.py")
+    loose = sorted({path.name for path in (ROOT / package).glob("*.py")} - {"__init__.py"})
     assert len(loose) <= most, f"{package}/ has {loose}: move modules into folders"
 
 
 def test_a_public_class_name_stands_once() -> None:
-    places = defaultdict(list)
-    for path in MODULES.values():
-        for name in public_classes(path):
-            places[name].append(shown(path))
-    twice = {name: found for name, found in places.items() if len(found) > 1}
-    assert twice == {}
+    counts = Counter(name for path in MODULES.values() for name in public_classes(path))
+    assert [name for name, count in counts.items() if count > 1] == []
 
 
 def test_no_file_is_long() -> None:
