@@ -13,8 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from automl.cli import cli
-from automl.core import SpecChanged
-from automl.core.spec import SweepSpec
+from automl.core import SpecChanged, SweepSpec
 from automl.errors import UsageError
 from automl.ledger import Ledger
 

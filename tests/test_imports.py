@@ -89,12 +89,6 @@ def test_light_modules_load_without_torch_and_ray() -> None:
     assert printed(code) == ""
 
 
-def test_sqlalchemy_is_loaded_once_a_store_is_opened() -> None:
-    """It is imported while the workers start."""
-    code = "import sys, automl.sweeps; print('sqlalchemy' in sys.modules)"
-    assert printed(code) == "False\n"
-
-
 def test_the_first_trial_waits_for_neither_torch_nor_ray(tmp_path: Path) -> None:
     code = (
         "import sys, automl\n"

@@ -11,10 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from automl.core.goals import parse_goals
-from automl.core.resources import Budget
-from automl.core.spec import SweepSpec
-from automl.core.trial import Trial
+from automl.core import Budget, SweepSpec, Trial, parse_goals
 from automl.ledger import Ledger
 from search_spaces import Choice, Float, Space
 from workers.context import Context

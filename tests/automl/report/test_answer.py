@@ -15,9 +15,19 @@ from report_snapshots import snapshot, trial
 
 import automl
 from automl.cli import cli
-from automl.core import Begun, Budget, Closed, Ended, Goal, Proposed, SweepSpec
-from automl.core.goals import parse_goals
-from automl.core.trial import ReportLog, Trial, TrialState
+from automl.core import (
+    Begun,
+    Budget,
+    Closed,
+    Ended,
+    Goal,
+    Proposed,
+    ReportLog,
+    SweepSpec,
+    Trial,
+    TrialState,
+    parse_goals,
+)
 from automl.ledger import Ledger
 from automl.report.answer import answer, caveats, knee
 from automl.report.failures import failure_groups

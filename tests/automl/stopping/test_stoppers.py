@@ -12,8 +12,7 @@ import pytest
 
 import automl
 from automl.control.controller import conduct
-from automl.core import Budget, ReportPoint, SweepSpec, Trial, TrialState
-from automl.core.goals import parse_goals
+from automl.core import Budget, ReportPoint, SweepSpec, Trial, TrialState, parse_goals
 from automl.dispatch.simulated import SimulatedDispatcher
 from automl.ledger import Ledger
 from automl.stopping import STOPPERS

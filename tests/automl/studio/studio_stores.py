@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from automl.core.events import Begun, Ended, Proposed
-from automl.core.trial import TrialState
+from automl.core import Begun, Ended, Proposed, TrialState
 from automl.ledger import Hold, Ledger
 from automl.studio.server import StudioServer
 from workers.protocol import Ending, Outcome, Report

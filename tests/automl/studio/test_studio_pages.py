@@ -96,8 +96,6 @@ def test_pages_follow_a_sweep(chromium: Any, store: str, client: Client) -> None
         page.wait_for_selector(f"tbody tr:nth-child(1)[data-row='{best}']")
         another = run_trial(recorder, -6.0, 102.0)
         page.wait_for_selector(f"tbody tr:nth-child(1)[data-row='{another}']")
-        # A process of its own works it out, which takes long on a machine that is busy.
-        page.wait_for_selector(".answer .headline:has-text('Recommended: ')", timeout=120_000)
         go(page, client, f"/sweeps/toy/trials/{number}")
         recorder.apply(Report(number, 1, 1, 2, {"loss": 2.5}, 2.0))
         recorder.commit(103.0)
@@ -108,18 +106,16 @@ def test_pages_follow_a_sweep(chromium: Any, store: str, client: Client) -> None
         page.wait_for_selector(".best >> text=-7")
 
 
-def test_the_studio_and_the_terminal_have_one_answer(chromium: Any, two: Client) -> None:
+def test_the_studio_has_the_answer_of_the_terminal_and_filters_and_sorts_trials(
+    chromium: Any, two: Client
+) -> None:
     with opened(chromium, two, "/sweeps/toy") as page:
+        # A process of its own works it out, which takes long on a machine that is busy.
         page.wait_for_selector(".answer .headline:has-text('Recommended: ')", timeout=120_000)
         words = ["best", "toy", "--store", str(Path(two.server.watcher.ledger.name).parent)]
-        shown = CliRunner().invoke(cli, words).output
-        assert page.inner_text(".answer .headline") in shown
+        assert page.inner_text(".answer .headline") in CliRunner().invoke(cli, words).output
         assert page.locator(".parameter").count() >= 3
         assert "asked for 9 GB" in page.inner_text(".part-failures")
-
-
-def test_trials_are_filtered_and_sorted(chromium: Any, two: Client) -> None:
-    with opened(chromium, two, "/sweeps/toy") as page:
         page.wait_for_selector(".told:has-text('24 trials')")
         page.fill("#filter", "loss < 1 and optimizer=adam")
         told = page.inner_text(".told")

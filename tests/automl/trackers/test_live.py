@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import wait_until
 
 import automl
-from automl.core import Ended, Snapshot, Trial, TrialState
-from automl.core.goals import Goal
+from automl.core import Ended, Goal, Snapshot, Trial, TrialState
 from automl.errors import UsageError
 from automl.trackers import TRACKERS
 from automl.trackers.base import LiveTracker, TrackedSweep, Tracker
@@ -91,13 +90,6 @@ def snapshot(*trials: Trial, state: str = "running", **facts: Any) -> Snapshot:
     return Snapshot("toy", state, trials, (Goal("loss"),), **facts)
 
 
-def wait_for(condition: Any) -> None:
-    deadline = time.monotonic() + 20
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert condition()
-
-
 def test_a_tracker_that_fails_is_one_warning_and_gets_the_newest_later(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -108,7 +100,7 @@ def test_a_tracker_that_fails_is_one_warning_and_gets_the_newest_later(
     end = Ended(Outcome(0, 1, Ending.COMPLETED), TrialState.COMPLETED)
     with caplog.at_level(logging.WARNING, logger="automl"):
         live.update(snapshot(running))
-        wait_for(lambda: not notebook.failures)
+        wait_until(lambda: not notebook.failures)
         live.update(snapshot(ended, state="finished", events=[end]))
         live.close()
     assert notebook.states == {0: "completed"}

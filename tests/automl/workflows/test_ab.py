@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from automl.core import Goal, Snapshot, Trial, TrialState
-from automl.core.trial import ReportPoint
+from automl.core import Goal, ReportPoint, Snapshot, Trial, TrialState
 from automl.workflows.ab import PairedTest, compared, gains, side_of
 
 GOAL = Goal.parse("minimize loss")
