@@ -4,8 +4,6 @@ Playwright's own download is tried first, then the package of the system if this
 root.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

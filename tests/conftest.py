@@ -1,7 +1,5 @@
 """Options and fixtures that every test can use."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A real S3 server, moto's, in this process, and what clients must know to use it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

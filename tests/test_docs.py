@@ -1,7 +1,5 @@
 """What the pages show is run: Python, configurations, commands."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The examples of commands give the same numbers in every language."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

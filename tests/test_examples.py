@@ -1,7 +1,5 @@
 """The examples run on few trials in this process, the notebooks each in a kernel of its own."""
 
-from __future__ import annotations
-
 import re
 import runpy
 from pathlib import Path

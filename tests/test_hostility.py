@@ -1,7 +1,5 @@
 """Hostile names, checkpoints, configurations and environments are refused and nothing is run."""
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Iterator

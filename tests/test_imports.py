@@ -1,7 +1,5 @@
 """Which package may import which, and which modules must load without torch and Ray."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter

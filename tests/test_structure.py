@@ -1,7 +1,5 @@
 """Rules of the layout: few modules at the top, one name a class, no circles."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from graphlib import CycleError, TopologicalSorter
 

@@ -1,7 +1,5 @@
 """The built wheel works elsewhere: without the checkout it runs the first example of the README."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Named points at which a controller is killed with -9; wrappers around its methods set them."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable
@@ -29,6 +27,8 @@ POINTS = {
     "finished": "the last commit is made, and the lock is still held",
 }
 
+ARRIVING = {Report: "received", Outcome: "ended"}
+
 
 class Killer:
     """Kills this process when a point is passed, after `skip` earlier times."""
@@ -51,23 +51,16 @@ def arm(point: str, skip: int = 0) -> None:
     killer = Killer(point, skip)
     _after(Proposer, "propose", lambda *_: killer.passed("suggested"))
     _after(InlineDispatcher, "submit", lambda *_: killer.passed("dispatched"))
-    _before(Controller, "_handle", lambda _, event, *__: _arriving(killer, event))
-    _after(
+    _around(
         Controller,
         "_handle",
+        lambda _, event, *__: killer.passed(ARRIVING.get(type(event), "")),
         lambda _, event, *__: isinstance(event, Started) and killer.passed("running"),
     )
     _after(Hold, "_renew", lambda *_: killer.passed("renewing"))
     _after(hold, "append", lambda *args: args[-1] and killer.passed("writing"))
     _after(Journal, "close", lambda *_: killer.passed("finished"))
     _commits(killer)
-
-
-def _arriving(killer: Killer, event: Any) -> None:
-    if isinstance(event, Report):
-        killer.passed("received")
-    if isinstance(event, Outcome):
-        killer.passed("ended")
 
 
 def _commits(killer: Killer) -> None:
@@ -84,22 +77,21 @@ def _commits(killer: Killer) -> None:
     Hold.commit = wrapped  # type: ignore[method-assign]
 
 
-def _after(kind: Any, name: str, call: Callable[..., Any]) -> None:
+def _around(kind: Any, name: str, before: Callable[..., Any], after: Callable[..., Any]) -> None:
     original = getattr(kind, name)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        before(*args)
         result = original(*args, **kwargs)
-        call(*args)
+        after(*args)
         return result
 
     setattr(kind, name, wrapped)
 
 
-def _before(kind: type, name: str, call: Callable[..., Any]) -> None:
-    original = getattr(kind, name)
+def _nothing(*_: Any) -> None:
+    return
 
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        call(*args)
-        return original(*args, **kwargs)
 
-    setattr(kind, name, wrapped)
+def _after(kind: Any, name: str, call: Callable[..., Any]) -> None:
+    _around(kind, name, _nothing, call)

@@ -6,12 +6,10 @@ BASE and HEAD are commits or folders; HEAD is the working tree if it is left out
 
 suggestions  `Optimizer` with `bayes`, on ten problems: 25 trials one by one, then several asks.
 simulations  `automl.simulate` with `bayes`, `sobol` and `random` and three stoppers.
-training     short trainings on data that this file writes; the hash of their weights.
+training     a short training on data that this file writes; the hash of its weights.
 
 Every difference is printed. The exit status is 1 if there is one, else 0.
 """
-
-from __future__ import annotations
 
 import argparse
 import hashlib
@@ -31,7 +29,6 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 TRIALS = 25
 AT_ONCE = 6
-PYTHON = (sys.executable, "-m")
 Numbers = Iterator[tuple[str, Any]]
 
 
@@ -198,51 +195,34 @@ def write_pairs(folder: Path) -> None:
             Path(folder, f"{split}.{language}").write_text(text)
 
 
-def write_reviews(folder: Path) -> None:
-    """A few reviews in the layout of the IMDB data set."""
-    pick = random.Random(1)
-    for split, label in itertools.product(("train", "test"), ("pos", "neg")):
-        place = Path(folder, "aclImdb", split, label)
-        place.mkdir(parents=True)
-        for index in range(40):
-            words = pick.choices(["film", "a", "plot", "good" if label == "pos" else "bad"], k=12)
-            Path(place, f"{index}_{9 if label == 'pos' else 2}.txt").write_text(" ".join(words))
-
-
-TRAININGS: Mapping[str, tuple[Callable[[Path], None], str, tuple[str, ...]]] = {
-    "translation": (
-        write_pairs,
-        "multi30k",
-        ("vocabulary_size=120", "width=64", "max_updates=12", "max_length=16"),
-    ),
-    "sentiment": (write_reviews, "imdb", ("max_epochs=2",)),
-}
-
-
 def training() -> Numbers:
-    """Metrics and hashes of weights."""
+    """Metrics and hashes of weights of a short training of translation."""
     from safetensors.numpy import load_file
 
-    for name, (write, data, settings) in TRAININGS.items():
-        folder, out = Path(f"data-{name}"), Path(f"run-{name}")
-        write(folder)
-        words = [*PYTHON, "workers", name, *settings, f"data.name={data}"]
-        words += [f"data.dir={folder.resolve()}", "--out", str(out), "--export", f"{out}.model"]
-        told = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
-        ending = next(json.loads(line) for line in told.splitlines() if line.startswith("{"))
-        volatile = ("second", "memory", "train_loss")  # `train_loss` is of the time since a report
-        metrics = ending["metrics"]
-        yield (
-            f"training {name}: metrics",
-            {key: metrics[key] for key in metrics if not any(word in key for word in volatile)},
-        )
-        hashes = {}
-        for file in sorted(Path(f"{out}.model").rglob("*.safetensors")):
-            for key, tensor in load_file(file).items():
-                if tensor.dtype.kind == "f":
-                    hashes[key] = hashlib.sha256(tensor.tobytes()).hexdigest()
-        assert hashes, f"no weights of {name}"
-        yield f"training {name}: weights", hashes
+    folder = Path("data").resolve()
+    write_pairs(folder)
+    words = [sys.executable, "-m", "workers", "translation", "vocabulary_size=120", "width=64"]
+    words += ["max_updates=12", "max_length=16", "data.name=multi30k", f"data.dir={folder}"]
+    words += ["--out", "run", "--export", "model"]
+    told = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
+    ending = next(json.loads(line) for line in told.splitlines() if line.startswith("{"))
+    volatile = ("second", "memory", "train_loss")  # `train_loss` is of the time since a report
+    metrics = ending["metrics"]
+    stable = {key for key in metrics if not any(word in key for word in volatile)}
+    yield "training: metrics", {key: metrics[key] for key in sorted(stable)}
+    tensors = {
+        key: tensor
+        for file in sorted(Path("model").rglob("*.safetensors"))
+        for key, tensor in load_file(file).items()
+    }
+    yield (
+        "training: weights",
+        {
+            key: hashlib.sha256(tensor.tobytes()).hexdigest()
+            for key, tensor in tensors.items()
+            if tensor.dtype.kind == "f"
+        },
+    )
 
 
 PARTS: Mapping[str, Callable[[], Numbers]] = {

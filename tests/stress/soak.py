@@ -10,8 +10,6 @@ which attempts the workers started. This is done after each kill and at the end 
 interrupted run continues with the missing kills.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 import time
@@ -88,11 +86,9 @@ def measure(kinds: Iterable[str], kills: int | None) -> None:
     """Run and store the missing kills, or another `kills`, in small pieces."""
     for kind in kinds:
         done = totals(store.read(ROWS)).get(kind, {"kills": Counter()})["kills"].total()
-        left = kills or KILLS[kind] - done
-        while left > 0:
-            piece = min(left, 50 if kind == "controllers" else 10)
-            store.append(ROWS, run(kind, piece))
-            left -= piece
+        left, most = kills or KILLS[kind] - done, 50 if kind == "controllers" else 10
+        for begun in range(0, left, most):
+            store.append(ROWS, run(kind, min(most, left - begun)))
 
 
 def main() -> int:

@@ -3,8 +3,6 @@
 The ledger must know everything that others have seen.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -49,7 +47,11 @@ class SoakCount:
         for line in _lines(Path(ledger.name).parent / f"{name}.acknowledged"):
             number, *fact = json.loads(line)
             latest[number] = fact
-        stored = every_report(ledger, name)
+        stored = {  # with those of superseded attempts
+            json.dumps([one.trial, one.attempt, one.sequence, one.step, dict(one.metrics)])
+            for one in ledger.events(name)
+            if isinstance(one, Report)
+        }
         for number, fact in latest.items():
             self._compare(name, number, fact, trials, stored)
         if [trial.number for trial in trials] != list(range(len(trials))):
@@ -71,7 +73,13 @@ class SoakCount:
             steps = [report.step for report in trial.reports]
             if steps != list(range(STEPS)) or str(trial.state) != "completed":
                 self._problem("doubled", f"{name}: {trial}")
-        self._check_attempts(ledger, name, trials)
+        marks = _lines(ledger.files(name).path / "marks")
+        for mark, times in Counter(line.rsplit(" ", 1)[0] for line in marks).items():
+            number, attempt = map(int, mark.split())
+            if times > 1:
+                self._problem("doubled", f"{name}: attempt {mark} ran {times} times")
+            if trials[number].attempts < attempt:
+                self._problem("lost", f"{name}: attempt {mark} ran and is not in the ledger")
         self.acknowledged += len(_lines(Path(ledger.name).parent / f"{name}.acknowledged"))
 
     def row(self) -> dict[str, Any]:
@@ -91,27 +99,9 @@ class SoakCount:
         if missing := [report for report in reports if json.dumps([number, *report]) not in stored]:
             self._problem("lost", f"{name}/{number}: reports {missing} are gone")
 
-    def _check_attempts(self, ledger: Ledger, name: str, trials: list[Trial]) -> None:
-        lines = _lines(ledger.files(name).path / "marks")
-        for mark, times in Counter(line.rsplit(" ", 1)[0] for line in lines).items():
-            number, attempt = map(int, mark.split())
-            if times > 1:
-                self._problem("doubled", f"{name}: attempt {mark} ran {times} times")
-            if trials[number].attempts < attempt:
-                self._problem("lost", f"{name}: attempt {mark} ran and is not in the ledger")
-
     def _problem(self, which: str, text: str) -> None:
         setattr(self, which, getattr(self, which) + 1)
         self.problems.append(text[:2000])
-
-
-def every_report(ledger: Ledger, sweep: str) -> set[str]:
-    """Every report in the log of a sweep, with those of superseded attempts."""
-    return {
-        json.dumps([event.trial, event.attempt, event.sequence, event.step, dict(event.metrics)])
-        for event in ledger.events(sweep)
-        if isinstance(event, Report)
-    }
 
 
 def soak_controllers(kills: int, seed: int, folder: Path) -> SoakCount:

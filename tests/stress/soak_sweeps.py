@@ -1,7 +1,5 @@
 """The sweeps of the soak: a controller in its own process, which dies at a failpoint."""
 
-from __future__ import annotations
-
 import gc
 import json
 import multiprocessing

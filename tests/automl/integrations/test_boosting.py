@@ -1,7 +1,5 @@
 """Rounds of LightGBM and XGBoost are reported, stopped between, and continued after a pause."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,8 +1,5 @@
 """A training of Lightning is reported, stopped, and goes on after a pause as if there was none."""
 
-from __future__ import annotations
-
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +17,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning"),
 ]
 SPACE = {"lr": (0.01, 0.3)}
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> None:
-    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 
 
 class Line(lightning.LightningModule):  # type: ignore[misc]

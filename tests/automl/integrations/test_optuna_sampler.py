@@ -1,22 +1,10 @@
 """Our suggester as an Optuna sampler."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Iterator
 
 import optuna
-import pytest
 
 import automl
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    yield
-    optuna.logging.set_verbosity(before)
 
 
 def tree(trial: optuna.Trial) -> float:

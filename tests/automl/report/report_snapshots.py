@@ -1,7 +1,5 @@
 """Snapshots of a small sweep, for the tests of the terminal's output."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from automl.core import Budget, Ended, Goal, ReportPoint, Snapshot, SweepSpec, Trial, TrialState

@@ -1,7 +1,5 @@
 """Sweeps for the tests of the report, written to a ledger."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The answer of a sweep: what is recommended, how sure that is, and what else people ask."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
 from dataclasses import replace

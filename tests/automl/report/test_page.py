@@ -1,7 +1,5 @@
 """The report, written from a ledger and opened in a real browser, whatever the ledger holds."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 from typing import Any

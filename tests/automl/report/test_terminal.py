@@ -1,8 +1,7 @@
 """What the terminal shows: the view of a running sweep, lines without a terminal, the summary."""
 
-from __future__ import annotations
-
 import io
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,16 @@ from automl.report.terminal import PlainLines, SweepView
 from workers.protocol import Cause
 
 
+def printed(width: int, draw: Callable[[Console], Any], **options: Any) -> str:
+    out = Console(file=io.StringIO(), width=width, **options)
+    draw(out)
+    return out.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
 def drawn(shown: Snapshot, width: int) -> list[str]:
-    out = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    out.print(SweepView(shown, 24))
-    return out.file.getvalue().splitlines()  # type: ignore[attr-defined,no-any-return]
+    view = SweepView(shown, 24)
+    terminal: Any = {"force_terminal": True, "color_system": None}
+    return printed(width, lambda out: out.print(view), **terminal).splitlines()
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -58,11 +63,8 @@ def test_without_a_terminal_each_change_is_a_line() -> None:
     first = snapshot(trial(0, None, TrialState.RUNNING), seconds=1.0)
     first = replace(first, events=[Begun(0, 1, 1.0)])
     events = [*map(ended, MIDDLE.trials[:3]), Begun(3, 1, 90.0)]
-    out = Console(file=io.StringIO(), width=200)
-    show = PlainLines(out)
-    for shown in (first, replace(first, events=()), replace(MIDDLE, events=events)):
-        show(shown)
-    assert out.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
+    shown = (first, replace(first, events=()), replace(MIDDLE, events=events))
+    assert printed(200, lambda out: list(map(PlainLines(out), shown))).splitlines() == [
         "[     1s] trial 0 running  learning_rate=0.001  precision=fp32",
         "[ 1m 40s] trial 0 completed  bleu 20  in 30s",
         "[ 1m 40s] trial 1 failed  out of memory  (asked for 12 GB)",
@@ -94,9 +96,7 @@ def test_a_sweep_of_python_has_a_line_for_each_trial_or_is_silent(
 
 
 def summary(shown: Snapshot, typed: Typed = NOTHING) -> str:
-    out = Console(file=io.StringIO(), width=100)
-    print_summary(out, shown, typed)
-    return out.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+    return printed(100, lambda out: print_summary(out, shown, typed))
 
 
 def test_the_summary_compares_the_best_with_the_default() -> None:

@@ -1,7 +1,5 @@
 """Learning curves: their loss vectors, the warm-up, their model, and what `curve` makes of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Every stopping rule of the folder, then the levels and options of ASHA, and the warm-up."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A studio that serves a store in this process, and a client without a browser."""
 
-from __future__ import annotations
-
 import http.client
 import json
 from collections.abc import Iterator

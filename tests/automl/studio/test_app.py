@@ -1,7 +1,5 @@
 """The API: the JSON of the command line, what changed, logs and files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The pages in a real browser: live, by keyboard, accessible, in both themes; people act there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,20 +26,17 @@ def opened(chromium: Any, client: Client, path: str, **options: Any) -> Iterator
     context.set_default_timeout(30_000)
     page, wrong = context.new_page(), []
     page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("console", lambda m: None if is_expected(m) else wrong.append(m.text))
+    bad = ("error", "warning")
+    page.on("console", lambda m: wrong.append(m.text) if m.type in bad else None)
     own = client.server.origin
     page.on("request", lambda r: None if r.url.startswith((own, "blob:")) else wrong.append(r.url))
     try:
         page.goto(client.server.address(path))
         page.wait_for_selector("body[data-ready]")
         yield page
-        assert sorted(set(wrong)) == []
+        assert [text for text in wrong if "status of 404" not in text] == []
     finally:
         context.close()
-
-
-def is_expected(message: Any) -> bool:
-    return message.type not in ("error", "warning") or "status of 404" in message.text
 
 
 def go(page: Any, client: Client, path: str) -> None:

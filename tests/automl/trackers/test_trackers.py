@@ -1,7 +1,5 @@
 """What every tracker must hold, and what each of them writes: every report once."""
 
-from __future__ import annotations
-
 import logging
 import re
 import shutil
@@ -133,11 +131,6 @@ def test_mlflow_has_a_run_for_each_trial_and_what_is_written_again_adds_nothing(
     assert {name: curve(run) for name, run in runs().items()} == before
 
 
-def next_second() -> None:
-    """Wait: TensorBoard sorts the files of one second by the text of a count, 10 before 9."""
-    time.sleep(1.01)
-
-
 def test_points_of_tensorboard_come_one_by_one_and_a_process_that_goes_on_repeats_none(
     tmp_path: Path,
 ) -> None:
@@ -152,9 +145,9 @@ def test_points_of_tensorboard_come_one_by_one_and_a_process_that_goes_on_repeat
     for reports in (1, 2):
         write(first, trial(reports), reports)
     write(first, trial(3, TrialState.PAUSED), 3)
-    next_second()
+    time.sleep(1.01)  # the files of one second are sorted by the text of a count, 10 before 9
     write(first, trial(4), 4)  # the first process is killed here
-    next_second()
+    time.sleep(1.01)
     second.open(SWEEP)
     write(second, trial(6, TrialState.COMPLETED), 6)
     second.close(snapshot())

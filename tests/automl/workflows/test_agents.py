@@ -1,11 +1,10 @@
 """Agents ask, report and tell: with and without a controller, at once, killed at any moment."""
 
-from __future__ import annotations
-
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from automl.ledger.database import Database
 from automl.workflows import steering
 
 LONG = 3600.0
+AGAIN: dict[str, Any] = {"sweep": "test", "trial": 0}
 
 
 def created(store: Path | str, **fields: Any) -> Ledger:
@@ -127,41 +127,27 @@ def test_a_result_that_was_sent_in_time_counts_however_late_it_is_read(
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("given", "message"),
     [
-        (
-            lambda kept: steering.tell(kept, "test", 0, failed="bogus"),
-            "a failure is one of out_of_memory, ",
-        ),
-        (
-            lambda kept: steering.tell(kept, "test", 7, {"loss": 1.0}),
-            "there is no trial 7: there are 2",
-        ),
-        (
-            lambda kept: steering.tell(kept, "test", 0, {"acc": 1.0}),
-            "no metric 'loss' was reported",
-        ),
-        (
-            lambda kept: steering.tell(kept, "test", 0, {"loss": "low"}),
-            "metric 'loss' must be a number",
-        ),
-        (lambda kept: steering.ask(kept, "test", lease=0), "a lease must last longer than 0 s"),
-        (lambda kept: steering.ask(kept, "tset"), "no sweep named 'tset'"),
-        (
-            lambda kept: steering.tell(kept, "test", 0, {}, step=1),
-            "step 1 of trial 0 cannot follow step 3",
-        ),
+        ({"failed": "bogus"}, "a failure is one of out_of_memory, "),
+        ({"trial": 7, "metrics": {"loss": 1.0}}, "there is no trial 7: there are 2"),
+        ({"metrics": {"acc": 1.0}}, "no metric 'loss' was reported"),
+        ({"metrics": {"loss": "low"}}, "metric 'loss' must be a number"),
+        ({"metrics": {}, "step": 1}, "step 1 of trial 0 cannot follow step 3"),
+        ({"lease": 0}, "a lease must last longer than 0 s"),
+        ({"sweep": "tset"}, "no sweep named 'tset'"),
     ],
 )
 def test_a_wrong_argument_leaves_the_trial_as_it_is(
-    ledger: Ledger, call: Callable[[Ledger], Any], message: str
+    ledger: Ledger, given: dict[str, Any], message: str
 ) -> None:
     steering.ask(ledger, "test")
     steering.tell(ledger, "test", 0, {"acc": 1.0}, step=3)
     steering.ask(ledger, "test")
     steering.tell(ledger, "test", 1, {"loss": 1.0}, step=1)
+    call: Any = steering.ask if {"lease", "sweep"} & set(given) else steering.tell
     with pytest.raises(UsageError, match=message):
-        call(ledger)
+        call(ledger, **({"sweep": "test"} if call is steering.ask else AGAIN) | given)
     assert ledger.trials("test")[0].state == "running"
     assert steering.tell(ledger, "test", 0, {"loss": 1.0})["state"] == "completed"
 
@@ -170,28 +156,20 @@ def test_a_wrong_argument_leaves_the_trial_as_it_is(
 
 
 def ask_alone(store: str, answers: str) -> None:
-    ledger = Ledger.open(store)
-    answer = steering.ask(ledger, "test", agent=str(os.getpid()))
-    Path(answers, str(os.getpid())).write_text(repr((answer["trial"], answer["params"])))
-    ledger.close()
+    with closing(Ledger.open(store)) as ledger, Path(answers).open("a") as file:
+        answer = steering.ask(ledger, "test", agent=str(os.getpid()))
+        file.write(json.dumps([answer["trial"], answer["params"]]) + "\n")
 
 
-@pytest.mark.parametrize(("suggester", "count"), [("sobol", 20), ("bayes", 4)])
-def test_agents_that_ask_at_once_get_a_trial_each(
-    tmp_path: Path, suggester: str, count: int
-) -> None:
-    ledger = created(tmp_path, trials=count, suggester=suggester)
-    answers = tmp_path / "answers"
-    answers.mkdir()
-    asking = [start(ask_alone, str(tmp_path), str(answers)) for _ in range(count)]
-    for process in asking:
+def test_agents_that_ask_at_once_get_a_trial_each(tmp_path: Path) -> None:
+    ledger, answers = created(tmp_path, trials=12, suggester="sobol"), tmp_path / "answers"
+    for process in [start(ask_alone, str(tmp_path), str(answers)) for _ in range(12)]:
         process.join()
-    found = dict(eval(file.read_text()) for file in answers.iterdir())
-    assert sorted(found) == list(range(count))
+    found = sorted(map(json.loads, answers.read_text().splitlines()))
     trials = ledger.trials("test")
-    assert [found[trial.number] for trial in trials] == [dict(trial.params) for trial in trials]
-    assert len({repr(trial.params) for trial in trials}) == count
-    assert len({trial.lease.agent for trial in trials if trial.lease}) == count
+    assert found == [[trial.number, dict(trial.params)] for trial in trials]
+    assert len({repr(trial.params) for trial in trials}) == 12
+    assert len({trial.lease.agent for trial in trials if trial.lease}) == 12
 
 
 # ------------------------------------------------------------------ beside a controller
@@ -222,8 +200,7 @@ def test_a_running_controller_answers(tmp_path: Path, dispatcher: str) -> None:
 
 def test_a_controller_killed_between_ask_and_tell_loses_nothing(tmp_path: Path) -> None:
     ledger = created(tmp_path, trials=4)
-    controller = begin(tmp_path, make_spec(trials=4), patient)
-    with ended(controller):
+    with ended(begin(tmp_path, make_spec(trials=4), patient)):
         wait_until(lambda: of(ledger, 0, TrialState.RUNNING))
         asked = steering.ask(ledger, "test", lease=LONG)
         steering.tell(ledger, "test", asked["trial"], {"loss": 5.0}, step=1)

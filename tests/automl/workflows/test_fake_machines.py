@@ -1,7 +1,5 @@
 """What machines with GPUs offer, and which worker sees which of them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 

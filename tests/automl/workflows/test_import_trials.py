@@ -1,7 +1,5 @@
 """Trials from elsewhere: tables, studies of Optuna, sweeps. Reading them changes nothing."""
 
-from __future__ import annotations
-
 import math
 import sys
 from contextlib import closing

@@ -1,7 +1,5 @@
 """The batch script of `automl launch slurm`, without Slurm, and what a job asks on its nodes."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
