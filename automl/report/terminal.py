@@ -73,21 +73,21 @@ def table(
     Args:
         right: columns to align right.
     """
-    found = Table(box=None, pad_edge=False, header_style="bold")
+    made = Table(box=None, pad_edge=False, header_style="bold")
     cells = [[_one_line(cell) for cell in row] for row in rows]
     for index, column in enumerate(columns):
-        lengths = (row[index].cell_len for row in cells if isinstance(row[index], Text))
-        width = max(lengths, default=0)
+        found = [row[index] for row in cells]
+        width = max((one.cell_len for one in found if isinstance(one, Text)), default=0)
         last = index == len(columns) - 1
-        found.add_column(
+        made.add_column(
             printable(column),
             justify="right" if column in right else "left",
             no_wrap=not last,  # rich narrows only columns that may wrap
             min_width=None if last else max(width, len(column)),
         )
     for row in cells:
-        found.add_row(*row)
-    return found
+        made.add_row(*row)
+    return made
 
 
 def _one_line(cell: RenderableType) -> RenderableType:
