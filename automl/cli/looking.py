@@ -9,7 +9,7 @@ import click
 from rich.text import Text
 
 from automl.core import Snapshot, Trial, TrialState, ranking
-from automl.core.arguments import duration, numbered
+from automl.core.arguments import duration
 from automl.core.text import (
     again,
     configuration,
@@ -282,9 +282,13 @@ def logs(ledger: Ledger, sweep: str, trial: int, rank: int, attempt: int | None)
     """
     trials = ledger.trials(sweep)
     folder = ledger.files(sweep) / "trials" / str(trial) / LOGS
-    last = numbered(trials, trial).attempts
-    if not last:
+    if trial >= len(trials):
+        raise UsageError(
+            f"{sweep} has {len(trials)} trials, counted from 0; there is no trial {trial}"
+        )
+    if not trials[trial].attempts:
         raise UsageError(f"trial {trial} of {sweep} has not begun: it has no log")
+    last = trials[trial].attempts
     name = log_name(attempt or last, rank)
     traceback = trials[trial].traceback if attempt in (None, last) else ""
     try:

@@ -99,5 +99,7 @@ def test_the_names_of_trackers_are_checked(tmp_path: Path) -> None:
         3: "trackers must be the name of a tracker or a list",
     }.items():
         with pytest.raises(UsageError, match=message):
-            automl.sweep(print, {"x": (0.0, 1.0)}, "minimize loss", trackers=given, store=tmp_path)
+            automl.sweep(
+                print, {"x": (0.0, 1.0)}, "minimize loss", trials=1, trackers=given, store=tmp_path
+            )
     assert not list(tmp_path.iterdir())
