@@ -45,9 +45,3 @@ def test_folders_import_each_other_without_circles(package: str) -> None:
         circle = error.args[1]
         pairs = zip(circle[1:], circle, strict=False)
         pytest.fail("folders import each other: " + "; ".join(examples[pair] for pair in pairs))
-
-
-def test_names_of_test_files_differ() -> None:
-    """pytest cannot collect two of the same name."""
-    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
-    assert [name for name, count in names.items() if count > 1] == []
