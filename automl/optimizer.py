@@ -350,9 +350,7 @@ class Optimizer(AbstractContextManager["Optimizer"]):
 
     def _running(self, trial: Trial | int) -> Trial:
         number = trial.number if isinstance(trial, Trial) else arguments.whole("trial", trial)
-        if not 0 <= number < len(self._writer.trials):
-            raise UsageError(f"there is no trial {number}: there are {len(self._writer.trials)}")
-        current = self._writer.trials[number]
+        current = arguments.numbered(self._writer.trials, number)
         if current.state is not TrialState.RUNNING:
             raise UsageError(
                 f"trial {number} is {current.state}: tell each trial that `ask` returns once"

@@ -154,8 +154,7 @@ class Result:
                 "contours" or "timeline".
 
         Raises:
-            UsageError: there is no such figure, too few trials to draw it, or plotly is not
-                installed.
+            UsageError: there is no such figure, or plotly is not installed.
         """
         arguments.text("name of a figure", name)
         return import_module("automl.integrations.optuna_view").figure(self.snapshot, name)

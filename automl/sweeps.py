@@ -197,7 +197,7 @@ def sweep(
         _opened(store) as ledger,
     ):
         from .control.controller import conduct
-        from .trackers.live import tracked
+        from .trackers.base import tracked
         from .workflows.beginning import begin
 
         configurations = arguments.listed("enqueue", enqueue, Mapping, "a configuration")
@@ -309,7 +309,7 @@ def run(
     plugins = plugins or Plugins.of(spec)
     check_spec(spec, dispatcher, objective, plugins)
     from .control.controller import conduct
-    from .trackers.live import tracked
+    from .trackers.base import tracked
 
     with (
         tracked(spec, ledger, on_change) as watch,

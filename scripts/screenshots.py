@@ -35,7 +35,7 @@ from automl.core.state import Snapshot  # noqa: E402
 from automl.ledger import Ledger  # noqa: E402
 from automl.report.page import save  # noqa: E402
 from automl.report.record import Record  # noqa: E402
-from automl.report.terminal_view import SweepView  # noqa: E402
+from automl.report.terminal import SweepView  # noqa: E402
 from automl.studio.server import StudioServer  # noqa: E402
 from scripts.studio_states import keep  # noqa: E402
 

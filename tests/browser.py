@@ -4,14 +4,12 @@ Playwright's own download is tried first, then the package of the system if this
 root.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,15 +54,8 @@ def install() -> str | None:
             ["apt-get", "install", "-yq", "--no-install-recommends", "chromium"],
         ]
     for command in attempts:
-        quiet = {
-            "stdout": subprocess.DEVNULL,
-            "stderr": subprocess.DEVNULL,
-            "stdin": subprocess.DEVNULL,
-        }
-        try:
-            subprocess.run(command, check=False, timeout=240, **quiet)  # type: ignore[call-overload]
-        except (OSError, subprocess.TimeoutExpired):
-            continue
+        with suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=240)
         if command[1] != "update" and (found := executable()):
             return found
     return None

@@ -1,9 +1,6 @@
 """Options and fixtures that every test can use."""
 
-from __future__ import annotations
-
 import gc
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,13 +24,9 @@ settings.load_profile("steady")
 @pytest.fixture(autouse=True, scope="session")
 def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """This test process shares the GPUs of the machine with nobody."""
-    before = os.environ.get(gpus.VARIABLE)
-    os.environ[gpus.VARIABLE] = str(tmp_path_factory.mktemp("locks"))
-    yield
-    if before is None:
-        del os.environ[gpus.VARIABLE]
-    else:
-        os.environ[gpus.VARIABLE] = before
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(gpus.VARIABLE, str(tmp_path_factory.mktemp("locks")))
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,7 +1,5 @@
 """A real S3 server, moto's, in this process, and what clients must know to use it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,18 +26,15 @@ def s3_server() -> Iterator[str]:
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_CONFIG_FILE": os.devnull,
     }
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        import s3fs
+    import s3fs
 
-        request.urlopen(f"http://{host}:{port}/moto-api/reset", data=b"").close()
-        s3fs.S3FileSystem.clear_instance_cache()  # of an earlier server
-        s3fs.S3FileSystem(skip_instance_cache=True).mkdir("bucket")
-        yield "s3://bucket/sweeps"
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
-        server.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        try:
+            request.urlopen(f"http://{host}:{port}/moto-api/reset", data=b"").close()
+            s3fs.S3FileSystem.clear_instance_cache()  # of an earlier server
+            s3fs.S3FileSystem(skip_instance_cache=True).mkdir("bucket")
+            yield "s3://bucket/sweeps"
+        finally:
+            server.stop()

@@ -1,7 +1,5 @@
 """The modules of the three packages and the imports between them, read from the source."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the pages show is run: Python, configurations, commands."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -18,7 +16,6 @@ from sources import ROOT
 import automl
 from automl.cli import COMMANDS, cli
 
-DOCS = ROOT / "docs"
 KEY = re.compile(r"^(\w+):", re.MULTILINE)
 LARGE = ("pytorch_lightning", "transformers")  # `make test-all` installs them
 TRAINS = ("sweep", "resume", "confirm")
@@ -55,8 +52,7 @@ def test_the_configurations_load(path: Path, tmp_path: Path) -> None:
     from automl import config
 
     for part in blocks(path, "yaml"):
-        whole = "budget:" in part and "space:" in part
-        file = tmp_path / "nmt.yaml"
+        whole, file = "budget:" in part and "space:" in part, tmp_path / "nmt.yaml"
         file.write_text(part if whole else with_keys(part), encoding="utf-8")
         command = "python train.py" if "reports:" in part else ""
         loaded = config.load(file, objective=whole and not command, command=command)
@@ -68,12 +64,9 @@ def test_the_configurations_load(path: Path, tmp_path: Path) -> None:
 def with_keys(part: str) -> str:
     """The main configuration with some of its keys replaced."""
     main = (ROOT / "configs" / "nmt.yaml").read_text(encoding="utf-8")
-    kept = [
-        section
-        for section in re.split(r"^(?=\w)", main, flags=re.MULTILINE)
-        if section.partition(":")[0] not in KEY.findall(part)
-    ]
-    return "".join(kept) + "\n" + part
+    sections = re.split(r"^(?=\w)", main, flags=re.MULTILINE)
+    given = KEY.findall(part)
+    return "".join(one for one in sections if one.partition(":")[0] not in given) + "\n" + part
 
 
 @pytest.mark.parametrize("path", showing("console"), ids=shown)
@@ -101,7 +94,7 @@ def test_the_commands_of_the_start_run(tmp_path: Path, monkeypatch: pytest.Monke
 
     The commands of workloads are left out: they train for minutes.
     """
-    page = DOCS / "start" / "five-minutes.md"
+    page = ROOT / "docs" / "start" / "five-minutes.md"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)  # noqa: PTH120
     write_files(page, tmp_path)

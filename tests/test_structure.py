@@ -1,7 +1,5 @@
 """Rules of the layout: few modules at the top, one name a class, no circles."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from graphlib import CycleError, TopologicalSorter
 
@@ -15,18 +13,13 @@ MAX_LINES = 700
 
 @pytest.mark.parametrize(("package", "most"), LOOSE_MODULES.items())
 def test_few_modules_stand_at_the_top(package: str, most: int) -> None:
-    loose = sorted(path.name for path in (ROOT / package).glob("*.py"))
-    loose.remove("__init__.py")
+    loose = sorted({path.name for path in (ROOT / package).glob("*.py")} - {"__init__.py"})
     assert len(loose) <= most, f"{package}/ has {loose}: move modules into folders"
 
 
 def test_a_public_class_name_stands_once() -> None:
-    places = defaultdict(list)
-    for path in MODULES.values():
-        for name in public_classes(path):
-            places[name].append(shown(path))
-    twice = {name: found for name, found in places.items() if len(found) > 1}
-    assert twice == {}
+    counts = Counter(name for path in MODULES.values() for name in public_classes(path))
+    assert [name for name, count in counts.items() if count > 1] == []
 
 
 def test_no_file_is_long() -> None:
@@ -52,9 +45,3 @@ def test_folders_import_each_other_without_circles(package: str) -> None:
         circle = error.args[1]
         pairs = zip(circle[1:], circle, strict=False)
         pytest.fail("folders import each other: " + "; ".join(examples[pair] for pair in pairs))
-
-
-def test_names_of_test_files_differ() -> None:
-    """pytest cannot collect two of the same name."""
-    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
-    assert [name for name, count in names.items() if count > 1] == []

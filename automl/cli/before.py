@@ -19,12 +19,12 @@ from automl.core import parse_duration
 from automl.core.arguments import compact_json
 from automl.core.text import memory, number
 from automl.errors import UsageError
-from automl.launch import slurm as job
 from automl.ledger import Ledger
 from automl.ledger.database import refuse_password
 from automl.report.recommendation import recommended
 from automl.report.record import Record
-from automl.report.terminal_view import view
+from automl.report.terminal import view
+from automl.workflows import slurm as job
 from automl.workflows.doctor import examine, shown
 from automl.workflows.speed import REPORTS, Measured, measured, prepare, settings_to_try
 from workers.command.printed_metrics import PrintedMetric, printed_metrics

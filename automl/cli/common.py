@@ -15,7 +15,7 @@ from automl.core.text import printable
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.ledger.database import refuse_password
-from automl.report.console import console, table
+from automl.report.terminal import console, table
 
 Decorator = Callable[[Any], Any]
 STORE: Final = KEYS["store"].default

@@ -21,11 +21,9 @@ from automl.core.text import (
 )
 from automl.errors import AutomlError, UsageError
 from automl.ledger import Ledger
-from automl.report import confirmations
-from automl.report.console import console
-from automl.report.record import Record
+from automl.report.record import Confirmation, Record, read_confirmation
 from automl.report.summary import print_answer
-from automl.report.terminal_view import SweepView, view
+from automl.report.terminal import SweepView, console, view
 from workers.command.printed_metrics import COLOURS
 from workers.protocol import LOGS, log_name
 
@@ -163,7 +161,7 @@ def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
       automl best nmt --json | jq .params
     """
     snapshot = ledger.snapshot(sweep)
-    confirmation = confirmations.read(ledger, snapshot)
+    confirmation = read_confirmation(ledger, snapshot)
     if snapshot.best is None:
         message = f"{sweep}: {why_no_best(snapshot)}"
         if snapshot.state == "running":
@@ -186,7 +184,7 @@ def _best_object(
     snapshot: Snapshot,
     trial: Trial,
     advice: Any,
-    confirmation: confirmations.Confirmation | None,
+    confirmation: Confirmation | None,
 ) -> dict[str, Any]:
     default = snapshot.trials[0]
     pareto = [one.summary() for one in snapshot.pareto] if len(snapshot.goals) > 1 else None

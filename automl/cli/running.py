@@ -22,10 +22,9 @@ from automl.core.text import Typed, number, told_how_to_resume, why_early
 from automl.errors import AutomlError, UsageError
 from automl.ledger import Ledger
 from automl.ledger.hold import STALE_SECONDS
-from automl.report import confirmations
-from automl.report.console import console
+from automl.report.record import KIND, Confirmation, read_confirmation
 from automl.report.summary import print_summary
-from automl.report.terminal_view import view
+from automl.report.terminal import console, view
 from automl.workflows import steering
 from automl.workflows.ab import A, B, PairedTest, compare, of_commands
 from automl.workflows.confirm import chosen, derived, missing, prepare
@@ -135,8 +134,7 @@ def run_sweep(
             emit(status_object(snapshot))
         return _exit_status(snapshot)
     if summary:
-        space = (snapshot.spec or spec).known_space  # it may have grown
-        print_summary(console(), snapshot, space, typed, confirmations.read(ledger, snapshot))
+        print_summary(console(), snapshot, typed, read_confirmation(ledger, snapshot))
     elif snapshot.state == "interrupted":
         say(f"interrupted; continue with: {again}", err=True)
     return _exit_status(snapshot)
@@ -396,11 +394,11 @@ def confirm(
             options |= {"summary": False, "resume": True, "as_json": as_json}
             last = spec.dispatcher.replace("agents", "")  # they ask for one sweep only
             options["dispatcher"] = options["dispatcher"] or last or "auto"
-            again = moved_to(derived(spec, confirmations.KIND, len(runs)), artifacts)
+            again = moved_to(derived(spec, KIND, len(runs)), artifacts)
             again = prepare(ledger, again, [trial.params for trial in runs])
             if status := run_sweep(again, ledger, typed, function, **options):
                 return status
-        confirmation = confirmations.read(ledger, ledger.snapshot(sweep))
+        confirmation = read_confirmation(ledger, ledger.snapshot(sweep))
     if confirmation is None:
         raise AutomlError(f"the best trial of {sweep} has changed meanwhile: confirm it again")
     if as_json:
@@ -410,7 +408,7 @@ def confirm(
     return 0
 
 
-def _print(confirmation: confirmations.Confirmation) -> None:
+def _print(confirmation: Confirmation) -> None:
     rows = [
         [
             str(runs.trial),

@@ -22,7 +22,7 @@ from automl.dispatch._make import choose_dispatcher
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.ledger.database import refuse_password
-from automl.report.console import console, table
+from automl.report.terminal import console, table
 from automl.suggesters import SUGGESTERS
 from automl.workflows.beginning import begin
 from search_spaces import Choice, Float, Int

@@ -55,6 +55,13 @@ def whole(name: str, value: Any, *, least: int | None = None, most: int = MAX) -
     return number
 
 
+def numbered(trials: Sequence[T], number: int) -> T:
+    """The trial of this number; UsageError if there is none."""
+    if not 0 <= number < len(trials):
+        raise UsageError(f"there is no trial {number}: there are {len(trials)}")
+    return trials[number]
+
+
 def finite(name: str, value: Any) -> float:
     """A finite number, as a float."""
     real = isinstance(value, Real) and not isinstance(value, bool)

@@ -90,10 +90,7 @@ def figure(snapshot: Snapshot, name: str) -> Any:
     draw, found = getattr(optuna.visualization, FIGURES[name]), study_of(snapshot)
     metric = snapshot.goals[0].metric
     first = {"target": lambda trial: trial.values[0], "target_name": metric}
-    try:
-        return draw(found, **({} if name in ("pareto", "curves", "timeline") else first))
-    except (ValueError, RuntimeError) as error:
-        raise UsageError(f"the figure {name} cannot be drawn: {error}") from error
+    return draw(found, **({} if name in ("pareto", "curves", "timeline") else first))
 
 
 def distribution(parameter: Parameter) -> BaseDistribution:

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +26,7 @@ def report(trial: Any, step: int, metrics: Mapping[str, Any], *, last: bool = Fa
     return goes_on or last
 
 
-class BoostingCallback:
+class BoostingCallback(ABC):
     """What the callbacks of XGBoost and LightGBM share; a step is a round.
 
     Args:
@@ -60,8 +61,9 @@ class BoostingCallback:
             self._checkpoint(model, step)
         return goes_on
 
+    @abstractmethod
     def _checkpoint(self, model: Any, step: int) -> None:
-        raise NotImplementedError
+        """Keep the model of a step."""
 
 
 def is_over(trial: Any) -> bool:

@@ -7,17 +7,18 @@ as recommended, before the expected loss grows by more than the noise of one run
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from automl.core import Snapshot, Trial, TrialState, text
+from automl.core import Snapshot, Trial, TrialState, ranking, text
 from automl.core.arguments import duration, json_data
+from automl.core.ranking import deterministic
 from automl.core.text import number, shell_line
 from automl.suggesters.base import Array
-from search_spaces import Choice, Float, Int, Parameter
+from search_spaces import Choice, Float, Int, Parameter, Space
 from workers.protocol import Params
 
 from .failures import FailureGroup, failure_groups
@@ -32,6 +33,8 @@ MAX_DOTS: Final = 200  # of trials, in a row
 POOL: Final = 160  # untried configurations everywhere, and as many near the recommended one
 MORE: Final = (10, 20, 50)  # trials
 MIN_SUCCESS: Final = 0.5
+EDGE: Final = 0.02  # of a range, where a caveat begins
+MIN_EQUAL: Final = 5  # trials of one value, for a caveat
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,7 @@ class Answer:
     next: Sequence[Candidate]
     failures: Sequence[FailureGroup]
     trials: int
+    caveats: Sequence[str] = ()
     confirmation: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -150,6 +154,7 @@ class Answer:
             "next": [{**vars(one), "params": json_data(dict(one.params))} for one in self.next],
             "failures": [one.to_dict() for one in self.failures],
             "trials": self.trials,
+            "caveats": self.caveats,
             "confirmation": self.confirmation,
         }
 
@@ -172,8 +177,10 @@ def answer(record: Record, *, modelled: bool = True) -> Answer:
     rows = _rows(record, advice.params, usable)
     outlook, found = _ahead(record, advice.params, usable) if usable else (None, ())
     unknown = "" if usable else _unknown(record, sure=advice.interval is not None)
-    again = str(record.confirmation or "")
-    return Answer(advice, lines, luck, rows, outlook, unknown, found, failures, ended, again)
+    doubts, again = list(caveats(record.snapshot, record.space)), str(record.confirmation or "")
+    return Answer(
+        advice, lines, luck, rows, outlook, unknown, found, failures, ended, doubts, again
+    )
 
 
 def _unknown(record: Record, *, sure: bool) -> str:
@@ -376,3 +383,59 @@ def knee(snapshot: Snapshot, front: Sequence[Trial]) -> int | None:
     low, high = losses.min(0), losses.max(0)
     unit = (losses - low) / np.where(high > low, high - low, 1.0)
     return front[int(unit.sum(1).argmin())].number
+
+
+# reasons to doubt
+
+
+def caveats(snapshot: Snapshot, space: Space) -> Iterator[str]:
+    """Reasons to doubt the result, from the trials alone; none if no trial has succeeded."""
+    best = snapshot.best
+    if best is None:
+        return
+    yield from _directions(snapshot)
+    yield from _at_bounds(best, space)
+    yield from _deterministic(snapshot)
+    yield from _equal(snapshot)
+
+
+def _directions(snapshot: Snapshot) -> Iterator[str]:
+    """Goals in the opposite direction of the declaration."""
+    for goal in snapshot.goals:
+        usual = goal.declared.direction if goal.declared else None
+        if usual is not None and goal.maximize != (usual == "maximize"):
+            better = "higher" if usual == "maximize" else "lower"
+            yield f"the goal is '{goal}', but {goal.metric} is declared: {better} is better"
+
+
+def _at_bounds(best: Trial, space: Space) -> Iterator[str]:
+    """Parameters with the best value at the edge of their range."""
+    for name, value in best.params.items():
+        parameter = space.parameters.get(name)
+        if isinstance(parameter, Float | Int) and parameter.size != 1:
+            unit = parameter.to_unit(value)
+            if unit <= EDGE or unit >= 1 - EDGE:
+                bound = text.number(parameter.low if unit < 0.5 else parameter.high)
+                shown = f"{name}={text.number(value)}"
+                yield f"{shown} is at the edge of its range ({bound}): widen it?"
+
+
+def _deterministic(snapshot: Snapshot) -> Iterator[str]:
+    """Two runs with other seeds that have the same value."""
+    if pair := deterministic(snapshot.trials, snapshot.goals[0]):
+        first, again = pair
+        yield (
+            f"trials {first} and {again} have the same {snapshot.goals[0].metric} with different "
+            "seeds: it does not depend on the seed, or the seed is ignored, so nothing is repeated"
+        )
+
+
+def _equal(snapshot: Snapshot) -> Iterator[str]:
+    """One value of all trials."""
+    for goal in snapshot.goals:
+        values = [value for t in snapshot.trials if (value := ranking.value(t, goal)) is not None]
+        if len(values) >= MIN_EQUAL and len(set(values)) == 1:
+            yield (
+                f"all {len(values)} trials have the same {goal.metric}, {text.number(values[0])}: "
+                "does it depend on the parameters?"
+            )

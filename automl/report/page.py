@@ -22,12 +22,10 @@ from automl.core.keys import DURATION, keys_of
 from automl.errors import UsageError
 
 from .answer import answer
-from .caveats import caveats
-from .recipe import recipe
-from .recommendation import best_run
+from .recommendation import best_run, recipe
 from .record import Record
 from .sweep_data import SweepData
-from .terminal_view import state_lines
+from .terminal import state_lines
 
 MODULES: Final = (
     "format.js",
@@ -100,7 +98,6 @@ def data_of(record: Record, *, modelled: bool = True) -> dict[str, Any]:
     view.answer = found.to_dict()
     if found.recommendation is not None:
         view.answer["recipe"] = recipe(record.spec, best_run(record, found.recommendation))
-    view.warnings = list(caveats(record.snapshot, record.space))
     about = [*settings(record), *_environment(record)]
     return {
         "page": {**view.describe(), "setup": about},

@@ -15,7 +15,7 @@ from automl.core.events import GRACE_SECONDS
 if TYPE_CHECKING:
     from automl.ledger.ledger import SweepInfo
 
-    from .terminal_view import Show
+    from .terminal import Show
 
 EVERY_SECONDS: Final = 1.0
 STATUS_SECONDS: Final = 60.0
@@ -38,7 +38,7 @@ def progress(wanted: bool | None = None) -> Iterator[Show | None]:
     elif sys.stderr.isatty():
         from rich.console import Console
 
-        from .terminal_view import view
+        from .terminal import view
 
         with view(Console(stderr=True, highlight=False)) as show:
             yield show

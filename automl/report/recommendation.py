@@ -1,5 +1,7 @@
 """What a sweep recommends: the best of `automl confirm`, else what a model expects to be best.
 
+`recipe` writes it as a file for `automl sweep`: one trial, nothing left to tune.
+
 Only the new runs of `automl confirm` were not selected for their values, so they go first.
 The best observed value of many noisy trials was selected for its score, in which it had luck; the
 posterior mean at the tried configurations weighs all of them (Frazier, "A tutorial on Bayesian
@@ -11,18 +13,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from automl.core import Snapshot, Trial, TrialState, text
+from automl.core import Snapshot, SweepSpec, Trial, TrialState, text
+from automl.core.arguments import compact_json
 from automl.core.ranking import original
-from automl.core.text import number
+from automl.core.text import number, shell_line, trained_words
 from automl.suggesters.base import Array
 from workers.protocol import Params
 
-from .confirmations import Confirmation
-from .record import Record
+from .record import Confirmation, Record
 
 if TYPE_CHECKING:
     from automl.suggesters.belief import Belief
@@ -275,3 +278,49 @@ def _value(mean: float, ends: tuple[float, float] | None) -> str:
     if ends is None:
         return number(mean)
     return f"{number(mean)} expected (90%: {number(ends[0])} to {number(ends[1])})"
+
+
+def line_of(spec: SweepSpec, file: str | Path) -> str:
+    """The line that runs the configuration in a file; a ledger does not know FILE:NAME."""
+    words = ["automl", "sweep", str(file), *trained_words(spec)]
+    return " ".join(shell_line(words).splitlines())
+
+
+def learned_space(spec: SweepSpec) -> str:
+    """The configuration of a sweep whose objective has declared the space as it ran."""
+    head = f"# The space that the objective of the sweep {spec.name} has asked for"
+    lines = [head, f"name: {spec.name}", f"goals: [{', '.join(map(str, spec.goals))}]", "space:"]
+    for name, parameter in spec.space.parameters.items():
+        entry = {k: v for k, v in parameter.to_dict().items() if k not in ("type", "name")}
+        if parameter.kind == "choice":  # else numbers would be ordered
+            entry.setdefault("ordered", False)
+        if parameter.kind == "float":  # else bounds without decimals would be whole numbers
+            entry |= {end: float(entry[end]) for end in ("low", "high")}
+        lines.append(f"  {compact_json(name)}: {compact_json(entry)}")
+    texts = [*spec.constraints, *spec.space.constraints]
+    lines.append(f"constraints: [{', '.join(compact_json(str(one)) for one in texts)}]")
+    trials = spec.budget.trials or 50
+    return "\n".join([*lines, f"budget: {{trials: {trials}}}", f"seed: {spec.seed}", ""])
+
+
+def recipe(spec: SweepSpec, trial: Trial, file: Path | None = None) -> str:
+    """The configuration file of one trial of a sweep; `file` is where it is written, if known."""
+    name = f"{spec.name[:58]}-best"
+    how = "" if file else f"save as {name}.yaml and "
+    run = f"{how}run: {line_of(spec, file or f'{name}.yaml')}"
+    lines = [f"# Trial {trial.number} of the sweep {spec.name}; {run}", f"name: {name}"]
+    if spec.workload:
+        lines.append(f"workload: {spec.workload}")
+    sections = {"data": spec.data, "fixed": spec.fixed, "reports": spec.reports}
+    for section, values in sections.items():
+        items = [f"  {compact_json(key)}: {compact_json(value)}" for key, value in values.items()]
+        lines += [f"{section}:", *items] if values else []
+    lines.append(f"goals: [{', '.join(map(str, spec.goals))}]")
+    if spec.constraints:
+        bounds = ", ".join(compact_json(str(one)) for one in spec.constraints)
+        lines.append(f"constraints: [{bounds}]")
+    lines.append("space:")
+    lines += [f"  {name}: [{compact_json(value)}]" for name, value in trial.params.items()]
+    lines += ["budget: {trials: 1}", "suggester: sobol"]
+    lines.append(f"resources: {{cpus: {spec.resources.cpus}, gpus: {spec.resources.gpus}}}")
+    return "\n".join([*lines, f"seed: {spec.seed}", ""])

@@ -10,14 +10,11 @@ from rich.text import Text
 from automl.core import Snapshot, Trial, TrialState, ranking, text
 from automl.core.arguments import duration
 from automl.core.text import Typed, shell_line
-from search_spaces import Space
 
 from .answer import Answer, AnswerRow, answer, knee
-from .caveats import caveats
-from .confirmations import Confirmation
-from .console import table
 from .recommendation import best_run
-from .record import Record
+from .record import Confirmation, Record
+from .terminal import table
 
 MAX_METRICS = 12
 MAX_FAILURES = 5
@@ -27,32 +24,29 @@ NOTHING = Typed()
 def print_summary(
     console: Console,
     snapshot: Snapshot,
-    space: Space,
     typed: Typed = NOTHING,
     confirmation: Confirmation | None = None,
 ) -> None:
     """Print the summary of a sweep that has ended or was interrupted.
 
     Args:
-        space: the search space.
         typed: what the next commands repeat.
         confirmation: new runs of the best configurations, if there are any.
     """
     console.print()
     console.print(Text(_state(snapshot), style="bold"))
-    print_answer(console, Record.of(snapshot, confirmation))
+    found = print_answer(console, Record.of(snapshot, confirmation))
     console.print()
-    warnings = list(caveats(snapshot, space))
-    for line in warnings:
+    for line in found.caveats:
         console.print(Text(line, style="yellow"))
-    if warnings:
+    if found.caveats:
         console.print()
     for line in _next_commands(snapshot, typed):
         console.print(Text(line))
 
 
-def print_answer(console: Console, record: Record, *, more: bool = False) -> None:
-    """Print the answer of a sweep.
+def print_answer(console: Console, record: Record, *, more: bool = False) -> Answer:
+    """Print the answer of a sweep, and return it.
 
     Args:
         more: what to try next, too.
@@ -75,6 +69,7 @@ def print_answer(console: Console, record: Record, *, more: bool = False) -> Non
         console.print(Text(f"\n{record.confirmation}"))
     for line in _ahead(found, more=more):
         console.print(Text(line))
+    return found
 
 
 def _ahead(found: Answer, *, more: bool) -> Iterator[str]:

@@ -16,7 +16,7 @@ from automl.core.text import Typed
 from automl.suggesters.domain import updated_limits
 
 from .answer import knee
-from .terminal_view import state_lines
+from .terminal import state_lines
 
 if TYPE_CHECKING:
     from automl.ledger.ledger import Follower
@@ -42,7 +42,6 @@ class SweepData:
 
     Attributes:
         answer: as `answer.Answer.to_dict` gives it; None until it is known.
-        warnings: reasons to doubt it.
         epoch: another one if a table that somebody has cannot be brought up to date.
     """
 
@@ -77,7 +76,6 @@ class SweepData:
         self._params = list(spec.known_space.parameters) if spec else []
         self._answered = 0, ""  # trials and state that the answer is of
         self.answer: dict[str, Any] | None = None
-        self.warnings: list[str] = []
 
     def _take(self, number: int) -> None:
         trial = self.snapshot.trials[number]
@@ -97,10 +95,10 @@ class SweepData:
             self._answered = ended, self.snapshot.state
             return True
 
-    def take_answer(self, answer: dict[str, Any], warnings: list[str]) -> None:
+    def take_answer(self, answer: dict[str, Any]) -> None:
         """Show another answer."""
         with self._lock:
-            self.answer, self.warnings = answer, warnings
+            self.answer = answer
             self._encoded = {}
             self.version += 1
 
@@ -206,7 +204,6 @@ class SweepData:
             "headline": headline,
             "answer": self.answer,
             "lines": state_lines(snapshot, {}),  # the counts are beside them
-            "warnings": self.warnings,
             "best": None if best is None else self._whole(best),
             "first": self._whole(trials[0]) if trials else None,
             "has_default": text.has_default(snapshot),

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from automl.core import Trial, TrialState
 
-from ._ranking import LossVector, TrialCurves, progress, ranked
-from ._warmup import WarmUp
+from ._curves import LossVector, TrialCurves, WarmUp, progress, ranked
 from .base import CONTINUE, Decision, Stopper
 
 MAX_SORTED: Final = 300  # trials of a rung that are sorted by several goals, the newest

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from automl.core import Trial
 
-from ._ranking import TrialCurves, ranked
-from ._warmup import WarmUp
+from ._curves import TrialCurves, WarmUp, ranked
 from .base import CONTINUE, Decision, Stopper
 
 MIN_REPORTS: Final = 2

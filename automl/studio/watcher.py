@@ -16,7 +16,6 @@ from automl.errors import AutomlError
 from automl.ledger import Ledger, SweepInfo
 from automl.report.sweep_data import SweepData
 
-Found = tuple[dict[str, Any], list[str]]  # an answer, and the reasons to doubt it
 EVERY_SECONDS: Final = 0.3  # between two looks at the store while somebody is connected
 MAX_TRIALS: Final = 50_000  # in memory; those of sweeps that nobody looks at are dropped first
 LINES_SECONDS: Final = 0.2  # at most, of one look, for the lines of sweeps that nobody has opened
@@ -46,7 +45,7 @@ class Watcher:
         self._wanted = Condition(self._lock)
         self._closed = Event()
         self._store = store
-        self._waiting: dict[str, Future[Found]] = {}  # answers, by sweep
+        self._waiting: dict[str, Future[dict[str, Any]]] = {}  # answers, by sweep
         self._pool: ProcessPoolExecutor | None = None
         self._thread = Thread(target=self._run, name="automl-studio", daemon=True)
 
@@ -165,7 +164,7 @@ class Watcher:
         for name in [name for name, found in self._waiting.items() if found.done()]:
             found = self._waiting.pop(name)
             if name in views and found.exception() is None:
-                views[name].take_answer(*found.result())
+                views[name].take_answer(found.result())
                 self._count([name])
         for name, view in views.items() if self._num_followers else ():
             if name not in self._waiting and view.wants_answer():
@@ -201,12 +200,10 @@ class Watcher:
             self._counts |= {name: self._counts.get(name, 0) + 1 for name in changed}
 
 
-def answer_of(store: str, name: str) -> Found:
-    """The answer of a sweep and the reasons to doubt it, as plain data."""
+def answer_of(store: str, name: str) -> dict[str, Any]:
+    """The answer of a sweep, as plain data."""
     from automl.report.answer import answer
-    from automl.report.caveats import caveats
     from automl.report.record import Record
 
     with closing(Ledger.open(store, readonly=True)) as ledger:
-        record = Record.read(ledger, name)
-    return answer(record).to_dict(), list(caveats(record.snapshot, record.space))
+        return answer(Record.read(ledger, name)).to_dict()

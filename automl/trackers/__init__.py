@@ -14,5 +14,5 @@ TRACKERS: Registry[Tracker] = Registry(
     "automl.trackers",
     "automl.trackers",
     "automl.trackers.base:Tracker",
-    others=("live", "ray_metrics"),
+    others=("ray_metrics",),
 )

@@ -38,12 +38,14 @@ class TensorBoardTracker(Tracker):
         """Add the new reports and, if the trial has ended, its results."""
         number = trial.number
         writer = self._writers.get(number) or self._begin(number)
-        try:
-            self._write(writer, trial, snapshot)
-        except Exception:
-            # Its writer is broken for good: begin the log again.
-            del self._writers[number], self._num_reports[number]
-            raise
+        for point in trial.reports[self._num_reports[number] :]:
+            for name, value in {**point.metrics, "seconds_of_training": point.seconds}.items():
+                if math.isfinite(value):
+                    writer.add_scalar(name, value, point.step)
+        self._num_reports[number] = len(trial.reports)
+        if trial.state.finished:
+            self._end(writer, trial, snapshot)
+        writer.flush()
         if trial.state is not TrialState.RUNNING:
             self._writers.pop(number).close()
 
@@ -62,16 +64,6 @@ class TensorBoardTracker(Tracker):
         return self._writers.setdefault(
             number, SummaryWriter(str(folder), purge_step=0 if again else None)
         )
-
-    def _write(self, writer: Any, trial: Trial, snapshot: Snapshot) -> None:
-        for point in trial.reports[self._num_reports[trial.number] :]:
-            for name, value in {**point.metrics, "seconds_of_training": point.seconds}.items():
-                if math.isfinite(value):
-                    writer.add_scalar(name, value, point.step)
-        self._num_reports[trial.number] = len(trial.reports)
-        if trial.state.finished:
-            self._end(writer, trial, snapshot)
-        writer.flush()
 
     def _end(self, writer: Any, trial: Trial, snapshot: Snapshot) -> None:
         """Write the results of a trial."""

@@ -202,8 +202,6 @@ Answer = Literal["better", "worse", "no difference", "not known"]
 
 LEAST_PAIRS: Final = 2  # for a variance
 MISSED: Final = 0.1  # share of effects that may be missed
-MIN_EFFECT, MAX_EFFECT = 0.25, 10.0  # standard deviations
-MIN_ALPHA, MAX_ALPHA = 1e-3, 0.3
 _SPENT: Final = 0.93  # of each error: the rest is for what the simulation does not know
 _HORIZON: Final = 30.0  # pairs that are simulated if the effect is 1
 _NUM_PATHS: Final = 20_000
@@ -219,9 +217,10 @@ class PairedTest:
     Differences are assumed to be independent and normal.
 
     Args:
-        alpha: largest probability of "better" without a difference, and of "worse".
+        alpha: largest probability of "better" without a difference, and of "worse", from 0.001 to
+            0.3.
         effect: the effect that is found with a probability of at least 90%, as a multiple of the
-            standard deviation of the differences.
+            standard deviation of the differences, from 0.25 to 10.
 
     Raises:
         UsageError: an argument is out of its range.
@@ -231,13 +230,9 @@ class PairedTest:
     effect: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("alpha", MIN_ALPHA, MAX_ALPHA),
-            ("effect", MIN_EFFECT, MAX_EFFECT),
-        ):
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise UsageError(f"{name} is from {low:g} to {high:g}, got {value:g}")
+        if not (0.001 <= self.alpha <= 0.3 and 0.25 <= self.effect <= 10):
+            ranges = "alpha is from 0.001 to 0.3, effect is from 0.25 to 10"
+            raise UsageError(f"{ranges}, got {self.alpha:g} and {self.effect:g}")
 
     def answer(self, differences: Sequence[float]) -> Answer:
         """The answer after these differences; "not known" if more are needed."""
@@ -259,12 +254,9 @@ class PairedTest:
         It holds each mean that the test does not reject on either side, so it is above 0 exactly
         if the answer is "better". It is infinite as long as nothing can be rejected.
         """
-        count = len(differences)
-        if count < LEAST_PAIRS:
-            return -math.inf, math.inf
-        ratios = _log_ratio(count, self.effect, _GRID)
-        bound = _bounds(self.alpha, self.effect)[0]
-        if ratios[-1] < bound:
+        count, bound = len(differences), _bounds(self.alpha, self.effect)[0]
+        ratios = _log_ratio(max(count, 1), self.effect, _GRID)
+        if count < LEAST_PAIRS or ratios[-1] < bound:
             return -math.inf, math.inf
         share = float(np.interp(bound, ratios, _GRID))
         critical = share * math.sqrt((count - 1) / (1 - share**2)) if share < 1 else math.inf
@@ -315,10 +307,15 @@ def _bounds(alpha: float, effect: float) -> tuple[float, float]:
     before they end without a difference, and `MISSED` of those with the effect end before.
     """
     none, some = (_paths(effect, mean) for mean in (0.0, effect))
+    larger_of_none, larger_of_some = np.maximum(*none), np.maximum(*some)
     rejected = math.log(MISSED)
     for _ in range(3):
-        accepted = _highest_before(none, rejected, 1 - _SPENT * alpha)
-        rejected = _lowest_before(some, accepted, _SPENT * MISSED)
+        ended = np.maximum.accumulate(larger_of_none <= rejected, axis=1)
+        highest = np.where(ended, -np.inf, none[0]).max(axis=1)  # until both are at most that
+        accepted = float(np.quantile(highest, 1 - _SPENT * alpha))
+        ended = np.maximum.accumulate(larger_of_some >= accepted, axis=1)
+        lowest = np.where(ended, np.inf, larger_of_some).min(axis=1)
+        rejected = float(np.quantile(lowest, _SPENT * MISSED))
     return accepted, rejected
 
 
@@ -336,17 +333,3 @@ def _paths(effect: float, mean: float) -> tuple[Array, Array]:
         above[:, place] = np.interp(shares[:, place], _GRID, ratios)
         below[:, place] = np.interp(-shares[:, place], _GRID, ratios)
     return above, below
-
-
-def _highest_before(paths: tuple[Array, Array], rejected: float, quantile: float) -> float:
-    """Quantile of the highest ratio of a path until both are at most `rejected`."""
-    above, below = paths
-    ended = np.maximum.accumulate(np.maximum(above, below) <= rejected, axis=1)
-    return float(np.quantile(np.where(ended, -np.inf, above).max(axis=1), quantile))
-
-
-def _lowest_before(paths: tuple[Array, Array], accepted: float, quantile: float) -> float:
-    """Quantile of the lowest larger ratio of a path until one is at least `accepted`."""
-    larger = np.maximum(*paths)
-    ended = np.maximum.accumulate(larger >= accepted, axis=1)
-    return float(np.quantile(np.where(ended, np.inf, larger).min(axis=1), quantile))

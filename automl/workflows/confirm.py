@@ -8,11 +8,9 @@ from automl.control.beginning import create, with_known_space
 from automl.control.journal import writing
 from automl.core import Budget, Snapshot, SweepSpec, Trial
 from automl.core.arguments import companion
-from automl.errors import UsageError
 from automl.ledger import Ledger
-from automl.report.confirmations import KIND, candidates, identity
 from automl.report.recommendation import believed, shortlist
-from automl.report.record import Record
+from automl.report.record import KIND, Record, candidates, identity
 from search_spaces import Space
 
 from .beginning import enqueue
@@ -84,11 +82,8 @@ def prepare(
     if not ledger.exists(spec.name):
         create(ledger, spec)
     elif ledger.spec(spec.name).space != spec.space:
-        try:
-            with writing(ledger, spec.name) as writer:
-                with_known_space(writer, replace(writer.spec, space=spec.space))
-        except UsageError as error:
-            raise UsageError(f"{error}: delete it with `automl delete {spec.name}`") from error
+        with writing(ledger, spec.name) as writer:
+            with_known_space(writer, replace(writer.spec, space=spec.space))
     enqueue(
         ledger,
         spec.name,

@@ -17,7 +17,7 @@ from automl.control.beginning import check_store
 from automl.core.text import memory
 from automl.dispatch.gpus import holders, shared_gpus
 from automl.errors import StoreError
-from automl.report.console import table
+from automl.report.terminal import table
 from search_spaces.hardware import PRECISIONS, Hardware, detect
 from search_spaces.knobs import KNOBS
 

@@ -10,12 +10,17 @@ from typing import Any
 from automl.control.beginning import artifacts_of, check_repeated
 from automl.control.scheduler import seed_of
 from automl.core import SweepSpec, Trial
+from automl.core.arguments import numbered
 from automl.errors import UsageError
 from automl.ledger import Ledger
-from automl.report import confirmations
-from automl.report.recipe import learned_space, line_of, recipe
-from automl.report.recommendation import best_run, recommended
-from automl.report.record import Record
+from automl.report.recommendation import (
+    best_run,
+    learned_space,
+    line_of,
+    recipe,
+    recommended,
+)
+from automl.report.record import Record, read_confirmation
 from workers.artifacts.copies import NONE, read_location
 from workers.files.folder import Folder
 from workers.files.sealed import MANIFEST
@@ -35,15 +40,11 @@ def chosen(ledger: Ledger, sweep: str, number: int | None) -> Trial:
     if number is None:
         if snapshot.best is None:
             raise UsageError(f"no trial of {sweep} has succeeded: there is nothing to export")
-        record = Record.of(snapshot, confirmations.read(ledger, snapshot))
+        record = Record.of(snapshot, read_confirmation(ledger, snapshot))
         found = recommended(record)
         assert found is not None, "a trial has succeeded"
         return best_run(record, found)
-    if not 0 <= number < len(snapshot.trials):
-        raise UsageError(
-            f"{sweep} has {len(snapshot.trials)} trials, counted from 0; there is no trial {number}"
-        )
-    return snapshot.trials[number]
+    return numbered(snapshot.trials, number)
 
 
 def export(
@@ -86,7 +87,7 @@ def _origin(ledger: Ledger, sweep: str, trial: Trial) -> str:
     snapshot = ledger.snapshot(sweep)
     count = f"{len(snapshot.trials)} trial{'s' if len(snapshot.trials) > 1 else ''}"
     which = f"Trial {trial.number} of the {count} of the sweep `{sweep}`."
-    advice = recommended(Record.of(snapshot, confirmations.read(ledger, snapshot)))
+    advice = recommended(Record.of(snapshot, read_confirmation(ledger, snapshot)))
     if advice is None or trial.number not in advice.trials:
         return which
     return "\n".join([which, *advice.lines(snapshot), advice.luck(snapshot)]).rstrip()

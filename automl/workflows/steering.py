@@ -11,7 +11,7 @@ AutomlError if the state of the trial or the sweep does not allow it.
 import getpass
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from automl.config.overrides import known_parameter, limit_of, read_changes
@@ -157,10 +157,8 @@ def enqueue(
     return {"done": done, "params": dict(whole), "trial": number}
 
 
-def _finished(trials: Any, number: int) -> Trial:
-    if number >= len(trials):
-        raise UsageError(f"there is no trial {number}: there are {len(trials)}")
-    trial: Trial = trials[number]
+def _finished(trials: Sequence[Trial], number: int) -> Trial:
+    trial = arguments.numbered(trials, number)
     if not trial.state.finished:
         raise AutomlError(
             f"trial {number} is {trial.state}: only a finished one can be tried again"

@@ -24,7 +24,7 @@ from automl.config.template import for_command
 from automl.core import SweepSpec, Trial, parse_goals
 from automl.ledger import Ledger
 from automl.ledger.database import IN_MEMORY
-from automl.report.recipe import learned_space, recipe
+from automl.report.recommendation import learned_space, recipe
 from automl.workflows import beginning, steering
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "search_spaces"))

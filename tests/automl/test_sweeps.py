@@ -16,7 +16,7 @@ from automl.core.state import Snapshot
 from automl.core.trial import TrialState
 from automl.errors import UsageError
 from automl.ledger import Ledger
-from automl.report.recipe import recipe
+from automl.report.recommendation import recipe
 from search_spaces import Float, Space
 
 

@@ -1,7 +1,5 @@
 """Named points at which a controller is killed with -9; wrappers around its methods set them."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable
@@ -27,8 +25,9 @@ POINTS = {
     "committed": "a report is in the ledger, and no decision was made about it",
     "ended": "an outcome has arrived and is not yet in the ledger",
     "finished": "the last commit is made, and the lock is still held",
-    "exporting": "a report is being written to a file",
 }
+
+ARRIVING = {Report: "received", Outcome: "ended"}
 
 
 class Killer:
@@ -51,24 +50,17 @@ def arm(point: str, skip: int = 0) -> None:
     """Make this process die at a point of the next sweep that it runs."""
     killer = Killer(point, skip)
     _after(Proposer, "propose", lambda *_: killer.passed("suggested"))
-    _after(_dispatcher(point), "submit", lambda *_: killer.passed("dispatched"))
-    _before(Controller, "_handle", lambda _, event, *__: _arriving(killer, event))
-    _after(
+    _after(InlineDispatcher, "submit", lambda *_: killer.passed("dispatched"))
+    _around(
         Controller,
         "_handle",
+        lambda _, event, *__: killer.passed(ARRIVING.get(type(event), "")),
         lambda _, event, *__: isinstance(event, Started) and killer.passed("running"),
     )
     _after(Hold, "_renew", lambda *_: killer.passed("renewing"))
     _after(hold, "append", lambda *args: args[-1] and killer.passed("writing"))
     _after(Journal, "close", lambda *_: killer.passed("finished"))
     _commits(killer)
-
-
-def _arriving(killer: Killer, event: Any) -> None:
-    if isinstance(event, Report):
-        killer.passed("received")
-    if isinstance(event, Outcome):
-        killer.passed("ended")
 
 
 def _commits(killer: Killer) -> None:
@@ -85,29 +77,21 @@ def _commits(killer: Killer) -> None:
     Hold.commit = wrapped  # type: ignore[method-assign]
 
 
-def _dispatcher(point: str) -> type:
-    import sys
-
-    module = sys.modules.get("automl.dispatch.ray.dispatcher")
-    return module.RayDispatcher if module else InlineDispatcher
-
-
-def _after(kind: Any, name: str, call: Callable[..., Any]) -> None:
+def _around(kind: Any, name: str, before: Callable[..., Any], after: Callable[..., Any]) -> None:
     original = getattr(kind, name)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        before(*args)
         result = original(*args, **kwargs)
-        call(*args)
+        after(*args)
         return result
 
     setattr(kind, name, wrapped)
 
 
-def _before(kind: type, name: str, call: Callable[..., Any]) -> None:
-    original = getattr(kind, name)
+def _nothing(*_: Any) -> None:
+    return
 
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        call(*args)
-        return original(*args, **kwargs)
 
-    setattr(kind, name, wrapped)
+def _after(kind: Any, name: str, call: Callable[..., Any]) -> None:
+    _around(kind, name, _nothing, call)

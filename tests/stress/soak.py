@@ -10,9 +10,6 @@ which attempts the workers started. This is done after each kill and at the end 
 interrupted run continues with the missing kills.
 """
 
-from __future__ import annotations
-
-import shutil
 import sys
 import tempfile
 import time
@@ -65,26 +62,21 @@ def claims(found: Totals, kills: Mapping[str, int], kinds: Iterable[str]) -> lis
     """Enough kills of each kind, nothing lost, nothing twice, every sweep ended."""
     made = []
     for kind in kinds:
-        total = found.get(kind, {})
-        done = total["kills"].total() if total else None
-        problems = len(total["problems"]) if total else None
+        total = found.get(kind, {"kills": Counter(), "problems": ["nothing was measured"]})
         made += [
-            at_least(f"{kind} killed", done, kills[kind]),
+            at_least(f"{kind} killed", total["kills"].total(), kills[kind]),
             at_most(f"{kind}: lost", total.get("lost"), 0),
             at_most(f"{kind}: counted twice", total.get("doubled"), 0),
             at_least(f"{kind}: sweeps ended", total.get("ended"), total.get("sweeps")),
-            at_most(f"{kind}: problems", problems, 0),
+            at_most(f"{kind}: problems", len(total["problems"]), 0),
         ]
     return made
 
 
 def run(kind: str, kills: int) -> store.Row:
     """Kill and count in a new folder; a row."""
-    folder = Path(tempfile.mkdtemp(prefix="automl-soak-"))
-    try:
-        count = SOAKS[kind](kills, time.time_ns() % 1_000_000, folder)
-    finally:
-        shutil.rmtree(folder)
+    with tempfile.TemporaryDirectory(prefix="automl-soak-") as folder:
+        count = SOAKS[kind](kills, time.time_ns() % 1_000_000, Path(folder))
     killed = count.kills.total()
     print(f"{kind}: {killed} kills, {count.lost} lost, {count.doubled} doubled", flush=True)
     return count.row()
@@ -94,11 +86,9 @@ def measure(kinds: Iterable[str], kills: int | None) -> None:
     """Run and store the missing kills, or another `kills`, in small pieces."""
     for kind in kinds:
         done = totals(store.read(ROWS)).get(kind, {"kills": Counter()})["kills"].total()
-        left = kills or KILLS[kind] - done
-        while left > 0:
-            piece = min(left, 50 if kind == "controllers" else 10)
-            store.append(ROWS, run(kind, piece))
-            left -= piece
+        left, most = kills or KILLS[kind] - done, 50 if kind == "controllers" else 10
+        for begun in range(0, left, most):
+            store.append(ROWS, run(kind, min(most, left - begun)))
 
 
 def main() -> int:
@@ -115,9 +105,8 @@ def main() -> int:
             measure(kinds, given.kills)
         found = totals(store.read(ROWS))
     print(table(found))
-    return (
-        conclude(claims(found, QUICK_KILLS if given.quick else KILLS, kinds)) if given.check else 0
-    )
+    wanted = QUICK_KILLS if given.quick else KILLS
+    return conclude(claims(found, wanted, kinds)) if given.check else 0
 
 
 if __name__ == "__main__":

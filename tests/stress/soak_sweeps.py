@@ -1,21 +1,15 @@
 """The sweeps of the soak: a controller in its own process, which dies at a failpoint."""
 
-from __future__ import annotations
-
 import gc
 import json
 import multiprocessing
 import os
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from automl.core.goals import parse_goals
-from automl.core.resources import Budget
-from automl.core.spec import SweepSpec
-from automl.core.trial import Trial
+from automl.core import Budget, SweepSpec, Trial, parse_goals
 from automl.ledger import Ledger
 from search_spaces import Choice, Float, Space
 from workers.context import Context
@@ -32,7 +26,6 @@ PRELOAD = [
     "automl.sweeps",
     "automl.suggesters.sobol",
     "faults",
-    "automl.report.page",
 ]
 _CONTEXT = multiprocessing.get_context("forkserver")
 
@@ -84,65 +77,34 @@ def facts(trial: Trial) -> list[Any]:
     return [dict(trial.params), trial.attempts, reports, final]
 
 
-def launch(folder: Path, name: str, point: str = "", skip: int = 0) -> Any:
-    """Start a controller that dies when it passes a point for the time after `skip` others."""
+def launch(folder: Path, name: str, point: str = "", skip: int = 0, **options: Any) -> Any:
+    """Start a controller that dies when it passes a point for the time after `skip` others.
+
+    Args:
+        options: of `automl.sweeps.run`; trials run in the controller if there are none.
+    """
     _CONTEXT.set_forkserver_preload(PRELOAD)
-    return _start(_control, str(folder), name, point, skip)
-
-
-def launch_ray(folder: Path, name: str, address: str | None) -> Any:
-    """Start a controller with Ray workers; without an address it starts its own Ray."""
-    return _start(_control_ray, str(folder), name, address, dict(os.environ))
-
-
-def _start(target: Callable[..., None], *arguments: Any) -> Any:
+    given = (str(folder), name, point, skip, options or {"dispatcher": "inline"}, dict(os.environ))
     # A daemonic process could not start the processes of Ray.
-    process = _CONTEXT.Process(target=target, args=arguments, daemon=False)
+    process = _CONTEXT.Process(target=_control, args=given, daemon=False)
     process.start()
     return process
 
 
-def _control(store: str, name: str, point: str, skip: int) -> None:
+def _control(
+    store: str, name: str, point: str, skip: int, options: Any, environment: dict[str, str]
+) -> None:
+    """Run a sweep to its end and leave this process; the status is 0 if the sweep is finished."""
+    from automl import sweeps
+
+    os.environ.update(environment)  # the fork server has the environment of its own start
     gc.freeze()  # each trial collects garbage before it measures memory
     if point:
         from faults import arm
 
         arm(point, skip)
-    _run(store, name, exporting=point == "exporting", dispatcher="inline")
-
-
-def _control_ray(store: str, name: str, address: str | None, environment: dict[str, str]) -> None:
-    os.environ.update(environment)  # the fork server has the environment of its own start
-    _run(store, name, exporting=False, ray_address=address)
-
-
-def _run(store: str, name: str, *, exporting: bool, **options: Any) -> None:
-    """Run a sweep to its end and leave this process; the status is 0 if the sweep is finished."""
-    from automl import sweeps
-
     ledger = Ledger.open(store)
-    show = acknowledge(Path(store) / f"{name}.acknowledged")
-    snapshot = sweeps.run(
-        ledger.spec(name),
-        ledger=ledger,
-        objective=objective,
-        on_change=show,
-        resume=True,
-        **options,
-    )
+    options |= {"on_change": acknowledge(Path(store) / f"{name}.acknowledged"), "resume": True}
+    snapshot = sweeps.run(ledger.spec(name), ledger=ledger, objective=objective, **options)
     ledger.close()
-    if exporting:
-        _export(snapshot, Path(store) / f"{name}.html")
     os._exit(0 if snapshot.state == "finished" else 1)
-
-
-def _export(snapshot: Any, path: Path) -> None:
-    """Write the sweep's report, and die between the writing and the renaming."""
-    from automl.report.page import save
-
-    def die(self: Path, target: Path) -> Path:
-        os.kill(os.getpid(), signal.SIGKILL)
-        return target
-
-    Path.replace = die  # type: ignore[method-assign,assignment]
-    save(snapshot, path)

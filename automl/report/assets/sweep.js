@@ -32,7 +32,7 @@ export async function sweepPage(frame, name, trial) {
   function draw() {
     show(place.head, [data.state, data.states, data.share, data.lines, data.host, Math.round(data.seconds)], () => head(data));
     show(place.answer, [data.answer, data.headline, data.states, data.has_default], () => answerView(data));
-    show(place.warnings, data.warnings, (found) => found.length && section("Reasons to doubt", { class: "panel warn" }, h("ul", {}, found.map((text) => h("li", {}, text)))));
+    show(place.warnings, data.answer?.caveats ?? [], (found) => found.length && section("Reasons to doubt", { class: "panel warn" }, h("ul", {}, found.map((text) => h("li", {}, text)))));
     show(place.running, [data.running, data.state], () => data.running.length && running(data));
     show(place.failures, [data.answer?.failures, data.limits], () => failures(data, views.trials));
     show(place.setup, [data.space, data.links, data.budget, data.setup], () => setup(data));

@@ -19,8 +19,8 @@ from automl.cli import cli
 from automl.core.goals import Goal
 from automl.dispatch.inline import InlineDispatcher
 from automl.ledger import Ledger
-from automl.report.confirmations import Confirmation, Repeats
 from automl.report.recommendation import Recommendation
+from automl.report.record import Confirmation, Repeats
 from automl.workflows import export as exporting
 
 OBJECTIVE = """\

@@ -1,7 +1,5 @@
 """A sweep whose trials are paused and resumed, and what each of their attempts has trained."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,9 +1,5 @@
 """A training of Lightning is reported, stopped, and goes on after a pause as if there was none."""
 
-from __future__ import annotations
-
-import logging
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +17,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning"),
 ]
 SPACE = {"lr": (0.01, 0.3)}
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> None:
-    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 
 
 class Line(lightning.LightningModule):  # type: ignore[misc]
@@ -56,24 +47,13 @@ class Line(lightning.LightningModule):  # type: ignore[misc]
         return loss
 
 
-def data() -> DataLoader[Any]:
+def fit(model: Line, callback: Any = None) -> Any:
     x = torch.linspace(-1, 1, 32).reshape(16, 2)
-    return DataLoader(TensorDataset(x, x.sum(1, keepdim=True) + 0.5), batch_size=4)
-
-
-def fit(model: Line, callback: Any = None, **options: Any) -> Any:
-    given: dict[str, Any] = {
-        "max_epochs": paused.STEPS,
-        "accelerator": "cpu",
-        "logger": False,
-        "enable_checkpointing": False,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-        "callbacks": callback,
-        **options,
-    }
-    trainer = lightning.Trainer(**given)
-    trainer.fit(model, data(), data(), ckpt_path=callback.checkpoint if callback else None)
+    data = DataLoader(TensorDataset(x, x.sum(1, keepdim=True) + 0.5), batch_size=4)
+    off = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    given: Any = {"max_epochs": paused.STEPS, "accelerator": "cpu", "callbacks": callback}
+    trainer = lightning.Trainer(**given, **dict.fromkeys(off, False))
+    trainer.fit(model, data, data, ckpt_path=callback.checkpoint if callback else None)
     return trainer
 
 
@@ -88,25 +68,3 @@ def test_a_paused_training_goes_on_as_if_it_was_not_paused(tmp_path: Path) -> No
     expected = whole.callback_metrics["val_loss"].item()
     assert resumed.reports[-1].metrics["val_loss"] == pytest.approx(expected, rel=1e-6)
     assert {"loss", "val_loss"} <= set(resumed.metrics)
-
-
-class SlowLine(Line):
-    """Slow enough that a request to pause comes before the last epoch."""
-
-    def on_train_epoch_start(self) -> None:
-        super().on_train_epoch_start()
-        time.sleep(0.4)
-
-
-def ddp(trial: Any) -> None:
-    model = SlowLine(trial.params["lr"], trial if trial.rank == 0 else None)
-    fit(model, LightningCallback(trial), devices=2, strategy="ddp")
-
-
-def test_two_ranks_pause_and_go_on_together(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"ranks": 2, "workers": 2, "dispatcher": "local", "trials": 2}
-    result = paused.sweep(ddp, SPACE, "minimize val_loss", tmp_path, **options)
-    assert [(t.state, t.failure) for t in result.trials] == [("completed", None)] * 2
-    assert result.trials[1].attempts > 1
-    (file,) = tmp_path.glob("**/trials/1/trained.log")
-    assert [int(line) for line in file.read_text().split()] == list(range(1, paused.STEPS + 1))

@@ -1,22 +1,10 @@
 """Our suggester as an Optuna sampler."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Iterator
 
 import optuna
-import pytest
 
 import automl
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    yield
-    optuna.logging.set_verbosity(before)
 
 
 def tree(trial: optuna.Trial) -> float:
@@ -30,20 +18,23 @@ def tree(trial: optuna.Trial) -> float:
     return loss + 1 + abs(trial.suggest_int("depth", 1, 8) - 3)
 
 
-def study_of(objective: object, num_trials: int, seed: int = 0, **options: object) -> optuna.Study:
-    study = optuna.create_study(sampler=automl.BayesSampler(seed=seed), **options)  # type: ignore[arg-type]
+def study_of(
+    objective: object, num_trials: int, seed: int = 0, suggester: str = "bayes", **options: object
+) -> optuna.Study:
+    sampler = automl.BayesSampler(seed=seed, suggester=suggester)
+    study = optuna.create_study(sampler=sampler, **options)  # type: ignore[arg-type]
     study.optimize(objective, n_trials=num_trials, catch=(RuntimeError,))  # type: ignore[arg-type]
     return study
 
 
 def test_finds_the_branch_and_its_values() -> None:
-    study = study_of(tree, 40)
+    study = study_of(tree, 30)
     assert study.best_value < 0.3, study.best_params
     assert study.best_params["optimizer"] == "sgd"
 
 
 def test_same_seed_same_trials() -> None:
-    first, second, other = (study_of(tree, 14, seed) for seed in (1, 1, 2))
+    first, second, other = (study_of(tree, 14, seed, "tpe") for seed in (1, 1, 2))
     assert [t.params for t in first.trials] == [t.params for t in second.trials]
     assert [t.params for t in first.trials] != [t.params for t in other.trials]
 
@@ -70,8 +61,7 @@ def test_constraints_are_heeded() -> None:
         trial.set_constraint("too large", x - 0.5)
         return -x
 
-    study = optuna.create_study(sampler=automl.BayesSampler(seed=0, suggester="tpe"))
-    study.optimize(objective, n_trials=50)
+    study = study_of(objective, 50, suggester="tpe")
     late = [trial.params["x"] for trial in study.trials[20:]]
     assert sum(x <= 0.5 for x in late) > 15
     assert max(x for x in late if x <= 0.5) > 0.4

@@ -1,7 +1,5 @@
 """`AutomlSearchCV` is a search of scikit-learn: its own checks, its results, its failures."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Hugging Face's `Trainer` is reported, stopped and resumed, and searches with a sweep of ours."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,15 +1,8 @@
 """Snapshots of a small sweep, for the tests of the terminal's output."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
-from automl.core.events import Ended
-from automl.core.goals import Goal
-from automl.core.resources import Budget
-from automl.core.spec import SweepSpec
-from automl.core.state import Snapshot
-from automl.core.trial import ReportPoint, Trial, TrialState
+from automl.core import Budget, Ended, Goal, ReportPoint, Snapshot, SweepSpec, Trial, TrialState
 from search_spaces import Choice, Float, Space
 from workers.protocol import Ending, Outcome
 

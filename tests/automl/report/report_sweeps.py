@@ -1,17 +1,24 @@
 """Sweeps for the tests of the report, written to a ledger."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from automl.core.events import Begun, Closed, Ended, Moved, Noted, Proposed, SweepEvent
-from automl.core.goals import parse_constraints, parse_goals
-from automl.core.resources import Budget
-from automl.core.spec import SweepSpec
-from automl.core.trial import TrialState
+from automl.core import (
+    Begun,
+    Budget,
+    Closed,
+    Ended,
+    Moved,
+    Noted,
+    Proposed,
+    SweepEvent,
+    SweepSpec,
+    TrialState,
+    parse_constraints,
+    parse_goals,
+)
 from automl.ledger import Ledger
 from search_spaces import Choice, Float, Int, Space
 from workers.protocol import Ending, Outcome, Params, Report

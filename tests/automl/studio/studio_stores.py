@@ -1,15 +1,12 @@
 """A studio that serves a store in this process, and a client without a browser."""
 
-from __future__ import annotations
-
 import http.client
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
-from automl.core.events import Begun, Ended, Proposed
-from automl.core.trial import TrialState
+from automl.core import Begun, Ended, Proposed, TrialState
 from automl.ledger import Hold, Ledger
 from automl.studio.server import StudioServer
 from workers.protocol import Ending, Outcome, Report
@@ -30,12 +27,10 @@ class Client:
         sent = {"Authorization": f"Bearer {self.server.token}"}
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
-        try:
+        with closing(connection):
             connection.request(method, path, body, sent)
             answer = connection.getresponse()
             return answer.status, answer.read(), dict(answer.getheaders())
-        finally:
-            connection.close()
 
     def post(self, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
         """Status and JSON of the answer to an action; a body of bytes is sent as it is."""
@@ -54,21 +49,15 @@ class Client:
 def serving(store: str) -> Iterator[Client]:
     """A studio of a store until the block ends."""
     ledger = Ledger.open(store, readonly=True)
-    try:
-        with StudioServer(ledger, store=store).in_thread() as server:
-            yield Client(server)
-    finally:
-        ledger.close()
+    with closing(ledger), StudioServer(ledger, store=store).in_thread() as server:
+        yield Client(server)
 
 
 @contextmanager
 def controller(store: str, sweep: str = "toy") -> Iterator[Hold]:
     """The writing side of a sweep, in this process."""
-    ledger = Ledger.open(store)
-    try:
+    with closing(Ledger.open(store)) as ledger:
         yield ledger.hold(sweep)
-    finally:
-        ledger.close()
 
 
 def run_trial(recorder: Hold, loss: float, seconds: float = 100.0) -> int:

@@ -1,10 +1,9 @@
 """The API: the JSON of the command line, what changed, logs and files."""
 
-from __future__ import annotations
-
-import http.client
 import json
+from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 from click.testing import CliRunner
@@ -20,77 +19,68 @@ def printed(*arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-def events(client: Client, query: str = "") -> tuple[http.client.HTTPConnection, Any]:
-    """An open stream of events; its first event is read, into `answer.hello`."""
-    connection = http.client.HTTPConnection("127.0.0.1", client.server.port, timeout=30)
+def events(client: Client) -> Any:
+    """An open stream of events, whose first event is read."""
     headers = {"Authorization": f"Bearer {client.server.token}"}
-    connection.request("GET", f"/api/events?{query}", headers=headers)
-    answer = connection.getresponse()
-    assert answer.getheader("Content-Type", "").startswith("text/event-stream")
-    answer.hello = json.loads(answer.readline()[6:])  # type: ignore[attr-defined]
-    assert answer.hello["hello"]  # type: ignore[attr-defined]
+    answer = urlopen(Request(f"{client.server.origin}/api/events", headers=headers), timeout=30)
+    assert answer.headers["Content-Type"].startswith("text/event-stream")
+    assert json.loads(answer.readline()[6:])["hello"]
     answer.readline()
-    return connection, answer
+    return answer
 
 
-def next_change(answer: Any, sweep: str = "toy") -> dict[str, Any]:
-    while True:
+def await_change(answer: Any) -> None:
+    """Read a stream until it tells of a change of the sweep."""
+    changed: list[str] = []
+    while "toy" not in changed:
         line = answer.readline()
         assert line, "the stream ended"
-        if line.startswith(b"data: "):
-            message: dict[str, Any] = json.loads(line[6:])
-            if sweep in message["changed"]:
-                return message
+        changed = json.loads(line[6:])["changed"] if line.startswith(b"data: ") else []
 
 
-def test_lists_are_those_of_the_command_line(store: str, client: Client) -> None:
-    assert client.get("/api/sweeps") == printed("list", "--json", "--store", store)
-    assert client.get("/api/sweeps/toy/trials") == printed(
-        "trials", "toy", "--json", "--store", store
-    )
+def test_lists_are_those_of_the_command_line(quiet: Client) -> None:
+    where = ("--json", "--store", str(Path(quiet.server.watcher.ledger.name).parent))
+    assert quiet.get("/api/sweeps") == printed("list", *where)
+    assert quiet.get("/api/sweeps/toy/trials") == printed("trials", "toy", *where)
 
 
-def test_the_page_of_a_sweep_has_its_answer(client: Client) -> None:
-    page = client.get("/api/sweeps/toy")
+def test_the_pages_of_a_sweep_and_of_a_trial(quiet: Client) -> None:
+    page = quiet.get("/api/sweeps/toy")
     assert page["headline"].startswith("Best so far: loss ")
     assert page["states"] == {"completed": 6, "stopped": 1, "failed": 1}
     assert [one["name"] for one in page["space"]][:2] == ["lr", "batch_size"]
     assert page["share"] == 1.0
-    row = client.get("/api/overview")["sweeps"][0]
+    row = quiet.get("/api/overview")["sweeps"][0]
     assert (row["name"], row["state"], row["num_trials"]) == ("toy", "finished", 8)
-
-
-def test_the_page_of_a_trial_has_its_curves_and_attempts(client: Client) -> None:
-    trial = client.get("/api/sweeps/toy/trials/1")
+    trial = quiet.get("/api/sweeps/toy/trials/1")
     assert trial["curves"]["loss"]["steps"] == [10, 20, 30, 40, 50, 60]
     assert trial["attempts"] == 2
     assert any("paused" in one["words"] for one in trial["events"])
     assert trial["memory_by_module_bytes"] == {"head": trial["peak_memory_bytes"]}
-    curves = client.get("/api/sweeps/toy/curves?trials=0,1,99,x&metric=loss")
+    curves = quiet.get("/api/sweeps/toy/curves?trials=0,1,99,x&metric=loss")
     assert {key: list(one) for key, one in curves.items()} == {"0": ["loss"], "1": ["loss"]}
 
 
 @pytest.mark.parametrize(
-    ("path", "status"),
+    "path",
     [
-        ("/api/sweeps/nope", 404),
-        ("/api/sweeps/toy/trials/99", 404),
-        ("/api/sweeps/toy/trials/1/log", 404),
-        ("/api/sweeps/toy/trials/1/log?attempt=x", 404),
-        ("/api/sweeps/toy/table?since=1e9999", 404),
-        ("/api/sweeps/toy/trials/1/files/../../../ledger.sqlite3", 404),
-        ("/api/sweeps/toy/trials/1/files/%2e%2e/%2e%2e/%2e%2e/%2e%2e/ledger.sqlite3", 404),
-        ("/api/sweeps/toy/trials/1/files/logs", 404),
-        ("/api/nothing", 404),
-        ("/nothing", 404),
+        "/api/sweeps/nope",
+        "/api/sweeps/toy/trials/99",
+        "/api/sweeps/toy/trials/1/log",
+        "/api/sweeps/toy/trials/1/log?attempt=x",
+        "/api/sweeps/toy/table?since=1e9999",
+        "/api/sweeps/toy/trials/1/files/../../../ledger.sqlite3",
+        "/api/sweeps/toy/trials/1/files/%2e%2e/%2e%2e/%2e%2e/%2e%2e/ledger.sqlite3",
+        "/api/sweeps/toy/trials/1/files/logs",
+        "/api/nothing",
+        "/nothing",
     ],
 )
-def test_what_is_not_there_is_said(client: Client, path: str, status: int) -> None:
-    found, body, _ = client.ask(path)
-    assert found == status, body
+def test_what_is_not_there_is_said(quiet: Client, path: str) -> None:
+    found, body, _ = quiet.ask(path)
+    assert found == 404, body
     assert b"Traceback" not in body
-    if path.startswith("/api/"):
-        assert json.loads(body)["error"]
+    assert not path.startswith("/api/") or json.loads(body)["error"]
 
 
 def test_only_changed_trials_are_sent_again(store: str, client: Client) -> None:
@@ -112,8 +102,8 @@ def test_a_commit_is_told_to_everybody_who_looks(store: str, client: Client) -> 
     def wait_for(key: str, value: Any) -> None:
         """Until the sweep has a value, each change that leads to it is told to everybody."""
         while client.get("/api/sweeps/toy")[key] != value:
-            for _, answer in streams:
-                next_change(answer)
+            for answer in streams:
+                await_change(answer)
 
     with controller(store) as recorder:
         number = begin_trial(recorder, loss=3.0)
@@ -126,8 +116,8 @@ def test_a_commit_is_told_to_everybody_who_looks(store: str, client: Client) -> 
     lines = client.get("/api/sweeps/toy")["lines_to_type"]
     assert lines["resume"] == f"automl resume toy --store {store} --objective FILE:NAME"
     assert f"--store {store} space.lr.high=VALUE --objective" in lines["widen"]
-    for connection, _ in streams:
-        connection.close()
+    for answer in streams:
+        answer.close()
 
 
 @pytest.mark.parametrize(
@@ -141,9 +131,38 @@ def test_a_commit_is_told_to_everybody_who_looks(store: str, client: Client) -> 
     ],
 )
 def test_other_sites_and_who_has_no_token_get_nothing(
-    client: Client, headers: dict[str, str], status: int
+    quiet: Client, headers: dict[str, str], status: int
 ) -> None:
-    found, body, sent = client.ask("/api/sweeps", **headers)
+    found, body, sent = quiet.ask("/api/sweeps", **headers)
     assert (found, list(json.loads(body))) == (status, ["error"])
     assert "default-src 'none'" in sent["content-security-policy"]
-    assert client.post("toy/stop", **headers)[0] == status
+    assert quiet.post("toy/stop", **headers)[0] == status
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "message"),
+    [
+        ("toy/stop", b"{", 400, "the body is not JSON: "),
+        ("toy/stop", b"[" * 100_000, 400, "the body is not JSON: "),
+        ("toy/stop", b"[]", 400, "the body is an object with trial, by"),
+        ("toy/stop", {"who": "ann"}, 400, "the body is an object with trial, by"),
+        ("toy/stop", {"trial": 99}, 400, "there is no trial 99: there are 8"),
+        ("toy/stop", {"trial": "0"}, 400, "trial must be a whole number"),
+        ("toy/stop", {"trial": 0}, 409, "trial 0 is completed already"),
+        ("toy/pause", {}, 400, "the body is an object with trial, by, at least trial"),
+        ("toy/pause", {"trial": 0}, 409, "only a running one can pause"),
+        ("toy/set", {"changes": {"budget.trials": 0}}, 400, "budget.trials must be"),
+        ("toy/set", {"changes": [1]}, 400, "changes must be a mapping"),
+        ("toy/enqueue", {}, 400, "give values of parameters, or the number of a trial"),
+        ("toy/enqueue", {"params": {"nope": 1}}, 400, "unknown parameter 'nope'"),
+        ("nope/stop", {}, 400, "no sweep named 'nope'"),
+        ("toy/mark", {}, 404, "there is nothing at"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_error(
+    quiet: Client, path: str, body: Any, status: int, message: str
+) -> None:
+    found, answer = quiet.post(path, body)
+    assert message in answer["error"], answer
+    assert (found, list(answer)) == (status, ["error"])
+    assert quiet.ask(f"/api/sweeps/{path}")[0] in (404, 405)

@@ -70,7 +70,7 @@ def test_a_function_that_ignores_its_seed_is_noticed_and_nothing_more_is_repeate
 ) -> None:
     result = swept(tmp_path, lambda t: t.params["x"], replicates=3, trials=6, suggester="random")
     assert [t.replicate_of for t in result.trials] == [None, 0, None, None, None, None]
-    from automl.report.caveats import caveats
+    from automl.report.answer import caveats
 
     assert any(
         "trials 0 and 1 have the same loss" in one

@@ -1,26 +1,20 @@
 """A sweep is written while it runs; a tracker that fails is a warning, and never costs a trial."""
 
-from __future__ import annotations
-
 import logging
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import wait_until
 
 import automl
-from automl.core import Ended, Snapshot, Trial, TrialState
-from automl.core.goals import Goal
+from automl.core import Ended, Goal, Snapshot, Trial, TrialState
 from automl.errors import UsageError
 from automl.trackers import TRACKERS
-from automl.trackers.base import TrackedSweep, Tracker, check_trackers
-from automl.trackers.live import LiveTracker
-from search_spaces import Float, Space
+from automl.trackers.base import LiveTracker, TrackedSweep, Tracker
 from workers.protocol import Ending, Outcome
 
-SPACE = Space(Float("x", 0.0, 1.0, default=0.5))
 SWEEP = TrackedSweep("toy", 1.5)
 
 
@@ -31,13 +25,9 @@ class Notebook(Tracker):
     module = "json"
 
     def __init__(self, failures: int = 0, hangs: bool = False) -> None:
-        self.failures = failures
-        self.reports: dict[int, int] = {}
-        self.states: dict[int, str] = {}
-        self.sweeps: list[str] = []
-        self.closed: list[str] = []
-        self.threads: set[str] = set()
-        self._hangs = hangs
+        self.failures, self._hangs = failures, hangs
+        self.states, self.threads = dict[int, str](), set[str]()
+        self.sweeps, self.closed = list[str](), list[str]()
         self.released = threading.Event()
 
     def open(self, sweep: TrackedSweep) -> None:
@@ -49,8 +39,6 @@ class Notebook(Tracker):
         if self._hangs:
             self.released.wait(20)
         self._fail()
-        assert len(trial.reports) >= self.reports.get(trial.number, 0)
-        self.reports[trial.number] = len(trial.reports)
         self.states[trial.number] = str(trial.state)
 
     def close(self, snapshot: Snapshot) -> None:
@@ -62,45 +50,8 @@ class Notebook(Tracker):
             raise ConnectionError("the server is away")
 
 
-def objective(trial: Any) -> dict[str, float]:
-    if trial.number == 2:
-        raise automl.TrialFailure("out_of_memory")
-    for step in range(5):
-        trial.report(step=step, loss=trial.params["x"] / (step + 1))
-    return {"loss": trial.params["x"]}
-
-
-def sweep(store: Path, tracker: Any, **options: Any) -> automl.Result:
-    given: dict[str, Any] = {
-        "trials": 4,
-        "suggester": "random",
-        "dispatcher": "inline",
-        "store": store,
-        "progress": False,
-        **options,
-    }
-    return automl.sweep(objective, SPACE, "minimize loss", trackers=tracker, **given)
-
-
-def test_every_trial_is_written_with_its_reports_and_its_end(tmp_path: Path) -> None:
-    notebook = Notebook()
-    result = sweep(tmp_path, [notebook], name="noted")
-    assert notebook.sweeps == ["noted"]
-    assert notebook.closed == ["finished"]
-    assert notebook.reports == {0: 5, 1: 5, 2: 0, 3: 5}
-    assert notebook.states == {trial.number: str(trial.state) for trial in result.trials}
-    assert notebook.threads == {"automl-notebook"}
-
-
 def snapshot(*trials: Trial, state: str = "running", **facts: Any) -> Snapshot:
     return Snapshot("toy", state, trials, (Goal("loss"),), **facts)
-
-
-def wait_for(condition: Any) -> None:
-    deadline = time.monotonic() + 20
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert condition()
 
 
 def test_a_tracker_that_fails_is_one_warning_and_gets_the_newest_later(
@@ -113,11 +64,11 @@ def test_a_tracker_that_fails_is_one_warning_and_gets_the_newest_later(
     end = Ended(Outcome(0, 1, Ending.COMPLETED), TrialState.COMPLETED)
     with caplog.at_level(logging.WARNING, logger="automl"):
         live.update(snapshot(running))
-        wait_for(lambda: not notebook.failures)
+        wait_until(lambda: not notebook.failures)
         live.update(snapshot(ended, state="finished", events=[end]))
         live.close()
-    assert notebook.states == {0: "completed"}
-    assert notebook.closed == ["finished"]
+    assert (notebook.sweeps, notebook.closed) == (["toy"], ["finished"])
+    assert (notebook.states, notebook.threads) == ({0: "completed"}, {"automl-notebook"})
     (record,) = caplog.records
     assert record.getMessage() == (
         "notebook fails; the sweep goes on, and what is missing is tried again: "
@@ -143,9 +94,12 @@ def test_the_end_waits_for_no_tracker_that_hangs_or_never_answers(
 
 def test_the_names_of_trackers_are_checked(tmp_path: Path) -> None:
     assert TRACKERS.names() == ["mlflow", "tensorboard", "wandb"]
-    assert check_trackers(["mlflow", "mlflow"]) == ("mlflow",)
-    with pytest.raises(UsageError, match="unknown tracker 'mflow': did you mean 'mlflow'"):
-        sweep(tmp_path, "mflow")
-    with pytest.raises(UsageError, match="trackers must be the name of a tracker or a list"):
-        sweep(tmp_path, 3)
+    for given, message in {
+        "mflow": "unknown tracker 'mflow': did you mean 'mlflow'",
+        3: "trackers must be the name of a tracker or a list",
+    }.items():
+        with pytest.raises(UsageError, match=message):
+            automl.sweep(
+                print, {"x": (0.0, 1.0)}, "minimize loss", trials=1, trackers=given, store=tmp_path
+            )
     assert not list(tmp_path.iterdir())

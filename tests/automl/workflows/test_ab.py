@@ -1,7 +1,5 @@
 """`automl ab`: its pairs, failures, records, and the errors of its sequential t-test."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,41 +7,30 @@ import numpy as np
 import pytest
 
 from automl.core import Goal, Snapshot, Trial, TrialState
-from automl.core.trial import ReportPoint
 from automl.workflows.ab import PairedTest, compared, gains, side_of
 
 GOAL = Goal.parse("minimize loss")
 
 
-def trial(number: int, *losses: float, **fields: Any) -> Trial:
-    """A trial that has reported these losses at steps 1, 2, ..."""
-    reports = [ReportPoint(step, {"loss": loss}, 0.0) for step, loss in enumerate(losses, 1)]
-    state = fields.pop("state", TrialState.COMPLETED)
-    metrics = {"loss": losses[-1]} if losses else {}
-    return Trial(number, {}, state, metrics, reports=reports, attempts=1, **fields)
-
-
 def answer(trials: Sequence[Trial]) -> Any:
-    snapshot = Snapshot("ab", "finished", tuple(trials), (GOAL,))
-    return compared(snapshot, PairedTest())
+    return compared(Snapshot("ab", "finished", tuple(trials), (GOAL,)), PairedTest())
 
 
 def runs(a: Sequence[float], b: Sequence[float]) -> list[Trial]:
-    """Trials of these final losses, by pair."""
+    """Trials of these losses, by pair."""
     sides = {"A": iter(a), "B": iter(b)}
-    return [trial(number, next(sides[side_of(number)])) for number in range(2 * len(a))]
+    losses = [{"loss": next(sides[side_of(number)])} for number in range(2 * len(a))]
+    done = TrialState.COMPLETED
+    return [Trial(number, {}, done, one, attempts=1) for number, one in enumerate(losses)]
 
 
 def failed(number: int) -> Trial:
-    return trial(number, state=TrialState.FAILED, failure="crashed", message="it broke")
+    return Trial(number, {}, TrialState.FAILED, {}, "crashed", attempts=1, message="it broke")
 
 
-def test_every_other_pair_begins_with_b() -> None:
+def test_every_other_pair_begins_with_b_and_the_effect_is_its_gain() -> None:
     assert "".join(map(side_of, range(8))) == "ABBAABBA"
     assert gains(runs([1, 2, 3], [4, 6, 8]), GOAL) == [-3, -4, -5]
-
-
-def test_the_effect_is_the_gain_of_b() -> None:
     found = answer(runs([0.5, 0.6, 0.4, 0.5, 0.5], [0.4, 0.49, 0.31, 0.39, 0.4]))
     assert found.answer == "better"
     assert found.effect == pytest.approx(0.102)
@@ -78,17 +65,14 @@ def simulated(mean: float, comparisons: int = 1500) -> tuple[list[str], float, f
     return answers, float(np.mean(pairs)), held / comparisons
 
 
-def test_without_a_difference_few_are_called_better_or_worse() -> None:
+def test_errors_are_as_rare_as_promised_and_few_runs_are_enough() -> None:
     answers, pairs, held = simulated(0.0)
     assert answers.count("better") <= 0.065 * len(answers)  # 0.05, and its error in 1,500
     assert answers.count("worse") <= 0.065 * len(answers)
     assert answers.count("no difference") >= 0.87 * len(answers)
     assert held >= 0.88
     assert pairs < 7.7
-
-
-def test_an_effect_of_one_deviation_is_found_with_few_runs() -> None:
-    answers, pairs, held = simulated(1.0)
+    answers, pairs, held = simulated(1.0)  # an effect of one deviation
     assert answers.count("better") >= 0.88 * len(answers)  # 0.9, and its error
     assert answers.count("worse") == 0
     assert pairs <= 0.72 * 11  # a t-test of fixed size needs 11

@@ -1,35 +1,38 @@
 """Agents ask, report and tell: with and without a controller, at once, killed at any moment."""
 
-from __future__ import annotations
-
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from objectives import make_spec, patient, run_inline
-from processes import begin, start, wait_until
+from processes import begin, of, start, wait_until
 
-from automl.core import Command, Trial, TrialState
+from automl.core import Command, TrialState
 from automl.errors import AutomlError, UsageError
 from automl.ledger import Ledger
 from automl.ledger.database import Database
 from automl.workflows import steering
 
 LONG = 3600.0
+AGAIN: dict[str, Any] = {"sweep": "test", "trial": 0}
 
 
-def created(ledger: Ledger, **fields: Any) -> Ledger:
+def created(store: Path | str, **fields: Any) -> Ledger:
+    """A new store with a sweep for agents."""
+    ledger = Ledger.open(store, create=True)
     ledger.create_sweep(make_spec(**fields))
     return ledger
 
 
-def state(ledger: Ledger, number: int) -> str:
-    return str(ledger.trials("test")[number].state)
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return created(tmp_path, trials=3)
 
 
 @pytest.fixture
@@ -37,10 +40,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Sets the clock of the store ahead."""
 
     def set_ahead(seconds: float) -> None:
-        def shifted(*_: object) -> float:
-            return time.time() + seconds
-
-        monkeypatch.setattr(Database, "clock", shifted)
+        monkeypatch.setattr(Database, "clock", lambda *_: time.time() + seconds)
 
     return set_ahead
 
@@ -59,7 +59,6 @@ def ended(process: BaseProcess) -> Iterator[BaseProcess]:
 
 
 def test_a_sweep_of_agents_alone_from_the_first_trial_to_the_last(ledger: Ledger) -> None:
-    created(ledger, trials=3, suggester="sobol")
     seen = []
     while (asked := steering.ask(ledger, "test"))["trial"] is not None:
         number = asked["trial"]
@@ -70,15 +69,14 @@ def test_a_sweep_of_agents_alone_from_the_first_trial_to_the_last(ledger: Ledger
     assert asked["reason"] == "it is finished"
     trials = ledger.trials("test")
     assert [trial.params for trial in trials] == seen
-    assert [trial.source for trial in trials] == ["default", "sobol", "sobol"]
+    assert [trial.source for trial in trials] == ["default", "random", "random"]
     assert [len(trial.reports) for trial in trials] == [1, 1, 1]
     assert ledger.snapshot("test").state == "finished"
-    alone = run_inline(ledger, make_spec("alone", trials=3, suggester="sobol"))
+    alone = run_inline(ledger, make_spec("alone", trials=3))
     assert [trial.params for trial in alone.trials] == seen, "agents see what workers see"
 
 
 def test_the_same_result_may_be_told_twice_and_another_may_not(ledger: Ledger) -> None:
-    created(ledger)
     steering.ask(ledger, "test")
     steering.tell(ledger, "test", 0, {"loss": 0.5, "extra": float("inf")}, attempt=1)
     again = steering.tell(ledger, "test", 0, {"loss": 0.5, "extra": float("inf")}, attempt=1)
@@ -95,14 +93,13 @@ def test_the_same_result_may_be_told_twice_and_another_may_not(ledger: Ledger) -
 def test_a_lost_agents_trial_goes_back_and_its_late_result_is_refused(
     ledger: Ledger, later: Callable[[float], None]
 ) -> None:
-    created(ledger)
     first = steering.ask(ledger, "test", agent="ann")
     later(100.0)
     with pytest.raises(
         AutomlError, match=r"the lease of attempt 1 of trial 0 is over: .* ago, after 60 s"
     ):
         steering.tell(ledger, "test", 0, {"loss": 1.0}, attempt=1)
-    assert state(ledger, 0) == "waiting"
+    assert ledger.trials("test")[0].state == "waiting"
     second = steering.ask(ledger, "test", agent="bob")
     assert (first["trial"], first["attempt"], first["resumed"]) == (0, 1, False)
     assert (second["trial"], second["attempt"], second["resumed"]) == (0, 2, True)
@@ -118,7 +115,6 @@ def test_a_lost_agents_trial_goes_back_and_its_late_result_is_refused(
 def test_a_result_that_was_sent_in_time_counts_however_late_it_is_read(
     ledger: Ledger, later: Callable[[float], None]
 ) -> None:
-    created(ledger)
     steering.ask(ledger, "test")
     content = {"attempt": 1, "metrics": {"loss": 0.25}}
     (identity,) = ledger.append("test", Command("tell", content, 0, by="ann"))
@@ -131,43 +127,28 @@ def test_a_result_that_was_sent_in_time_counts_however_late_it_is_read(
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("given", "message"),
     [
-        (
-            lambda kept: steering.tell(kept, "test", 0, failed="bogus"),
-            "a failure is one of out_of_memory, ",
-        ),
-        (
-            lambda kept: steering.tell(kept, "test", 7, {"loss": 1.0}),
-            "there is no trial 7: there are 2",
-        ),
-        (
-            lambda kept: steering.tell(kept, "test", 0, {"acc": 1.0}),
-            "no metric 'loss' was reported",
-        ),
-        (
-            lambda kept: steering.tell(kept, "test", 0, {"loss": "low"}),
-            "metric 'loss' must be a number",
-        ),
-        (lambda kept: steering.ask(kept, "test", lease=0), "a lease must last longer than 0 s"),
-        (lambda kept: steering.ask(kept, "tset"), "no sweep named 'tset'"),
-        (
-            lambda kept: steering.tell(kept, "test", 0, {}, step=1),
-            "step 1 of trial 0 cannot follow step 3",
-        ),
+        ({"failed": "bogus"}, "a failure is one of out_of_memory, "),
+        ({"trial": 7, "metrics": {"loss": 1.0}}, "there is no trial 7: there are 2"),
+        ({"metrics": {"acc": 1.0}}, "no metric 'loss' was reported"),
+        ({"metrics": {"loss": "low"}}, "metric 'loss' must be a number"),
+        ({"metrics": {}, "step": 1}, "step 1 of trial 0 cannot follow step 3"),
+        ({"lease": 0}, "a lease must last longer than 0 s"),
+        ({"sweep": "tset"}, "no sweep named 'tset'"),
     ],
 )
 def test_a_wrong_argument_leaves_the_trial_as_it_is(
-    ledger: Ledger, call: Callable[[Ledger], Any], message: str
+    ledger: Ledger, given: dict[str, Any], message: str
 ) -> None:
-    created(ledger)
     steering.ask(ledger, "test")
     steering.tell(ledger, "test", 0, {"acc": 1.0}, step=3)
     steering.ask(ledger, "test")
     steering.tell(ledger, "test", 1, {"loss": 1.0}, step=1)
+    call: Any = steering.ask if {"lease", "sweep"} & set(given) else steering.tell
     with pytest.raises(UsageError, match=message):
-        call(ledger)
-    assert state(ledger, 0) == "running"
+        call(ledger, **({"sweep": "test"} if call is steering.ask else AGAIN) | given)
+    assert ledger.trials("test")[0].state == "running"
     assert steering.tell(ledger, "test", 0, {"loss": 1.0})["state"] == "completed"
 
 
@@ -175,28 +156,20 @@ def test_a_wrong_argument_leaves_the_trial_as_it_is(
 
 
 def ask_alone(store: str, answers: str) -> None:
-    ledger = Ledger.open(store)
-    answer = steering.ask(ledger, "test", agent=str(os.getpid()))
-    Path(answers, str(os.getpid())).write_text(repr((answer["trial"], answer["params"])))
-    ledger.close()
+    with closing(Ledger.open(store)) as ledger, Path(answers).open("a") as file:
+        answer = steering.ask(ledger, "test", agent=str(os.getpid()))
+        file.write(json.dumps([answer["trial"], answer["params"]]) + "\n")
 
 
-@pytest.mark.parametrize(("suggester", "count"), [("sobol", 20), ("bayes", 4)])
-def test_agents_that_ask_at_once_get_a_trial_each(
-    tmp_path: Path, suggester: str, count: int
-) -> None:
-    ledger = created(Ledger.open(tmp_path, create=True), trials=count, suggester=suggester)
-    answers = tmp_path / "answers"
-    answers.mkdir()
-    asking = [start(ask_alone, str(tmp_path), str(answers)) for _ in range(count)]
-    for process in asking:
+def test_agents_that_ask_at_once_get_a_trial_each(tmp_path: Path) -> None:
+    ledger, answers = created(tmp_path, trials=12, suggester="sobol"), tmp_path / "answers"
+    for process in [start(ask_alone, str(tmp_path), str(answers)) for _ in range(12)]:
         process.join()
-    found = dict(eval(file.read_text()) for file in answers.iterdir())
-    assert sorted(found) == list(range(count))
+    found = sorted(map(json.loads, answers.read_text().splitlines()))
     trials = ledger.trials("test")
-    assert [found[trial.number] for trial in trials] == [dict(trial.params) for trial in trials]
-    assert len({repr(trial.params) for trial in trials}) == count
-    assert len({trial.lease.agent for trial in trials if trial.lease}) == count
+    assert found == [[trial.number, dict(trial.params)] for trial in trials]
+    assert len({repr(trial.params) for trial in trials}) == 12
+    assert len({trial.lease.agent for trial in trials if trial.lease}) == 12
 
 
 # ------------------------------------------------------------------ beside a controller
@@ -204,7 +177,7 @@ def test_agents_that_ask_at_once_get_a_trial_each(
 
 @pytest.mark.parametrize("dispatcher", ["inline", "agents"])
 def test_a_running_controller_answers(tmp_path: Path, dispatcher: str) -> None:
-    ledger = created(Ledger.open(tmp_path, create=True), trials=4)
+    ledger = created(tmp_path, trials=4)
     objective = patient if dispatcher == "inline" else None
     with ended(begin(tmp_path, make_spec(trials=4), objective, dispatcher=dispatcher)) as runs:
         wait_until(lambda: ledger.snapshot("test").num_slots > 0 or dispatcher == "agents")
@@ -226,10 +199,9 @@ def test_a_running_controller_answers(tmp_path: Path, dispatcher: str) -> None:
 
 
 def test_a_controller_killed_between_ask_and_tell_loses_nothing(tmp_path: Path) -> None:
-    ledger = created(Ledger.open(tmp_path, create=True), trials=4)
-    controller = begin(tmp_path, make_spec(trials=4), patient)
-    with ended(controller):
-        wait_until(lambda: bool(held(ledger, False)))
+    ledger = created(tmp_path, trials=4)
+    with ended(begin(tmp_path, make_spec(trials=4), patient)):
+        wait_until(lambda: of(ledger, 0, TrialState.RUNNING))
         asked = steering.ask(ledger, "test", lease=LONG)
         steering.tell(ledger, "test", asked["trial"], {"loss": 5.0}, step=1)
     steering.tell(ledger, "test", asked["trial"], {"loss": 4.0}, step=2, attempt=1)
@@ -241,19 +213,10 @@ def test_a_controller_killed_between_ask_and_tell_loses_nothing(tmp_path: Path) 
     assert steering.ask(ledger, "test")["trial"] == 0
 
 
-def held(ledger: Ledger, by_agent: bool) -> list[Trial]:
-    return [
-        trial
-        for trial in ledger.trials("test")
-        if trial.state is TrialState.RUNNING and (trial.lease is not None) == by_agent
-    ]
-
-
 # ------------------------------------------------------------------ what is kept
 
 
 def test_nobody_speaks_for_the_trial_of_another(ledger: Ledger) -> None:
-    created(ledger)
     steering.ask(ledger, "test", agent="ann")
     for call in (
         lambda: steering.tell(ledger, "test", 0, 1.0, agent="bob"),
@@ -285,7 +248,7 @@ def work(store: str, done: str) -> None:
 
 def test_agents_killed_at_any_moment_lose_and_repeat_nothing(tmp_path: Path) -> None:
     """Their leases last: what they held is left to them, all else goes on."""
-    ledger = created(Ledger.open(tmp_path, create=True), trials=10, max_retries=9)
+    ledger = created(tmp_path, trials=10, max_retries=9)
     done = tmp_path / "done"
     done.touch()
     for delay in (0.0, 0.07, 0.19):

@@ -1,24 +1,27 @@
-"""The address of a study: no password is shown, and nothing is made by reading."""
+"""Trials from elsewhere: tables, studies of Optuna, sweeps. Reading them changes nothing."""
 
-from __future__ import annotations
-
+import math
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import optuna
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "report"))  # report_sweeps.py
+
+from report_sweeps import SPACE, write_sweep
+
 from automl.core.goals import parse_goals
 from automl.errors import UsageError
+from automl.integrations.optuna_view import study
 from automl.ledger import Ledger
+from automl.sweeps import load
 from automl.workflows.beginning import ImportedTrials, read
-from search_spaces import Float, Space
-
-SPACE = Space(Float("x", 0.0, 1.0))
 
 
-def imported(source: str) -> ImportedTrials:
-    with closing(Ledger.open("sqlite://")) as ledger:
+def imported(source: str, store: str = "sqlite://") -> ImportedTrials:
+    with closing(Ledger.open(store)) as ledger:
         return read(source, SPACE, parse_goals("minimize loss"), ledger)
 
 
@@ -36,16 +39,53 @@ def test_a_mistyped_url_of_a_study_is_not_repeated(source: str, lack: str) -> No
     assert "secret" not in str(caught.value)
 
 
-def test_a_mistyped_path_makes_no_file(tmp_path: Path) -> None:
+def test_a_study_is_read_without_a_change_to_its_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is no file"):
         imported(f"optuna:sqlite:///{tmp_path}/missing.db#study")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_study_is_read_without_a_change_to_its_file(tmp_path: Path) -> None:
     file = tmp_path / "a study.db"
-    study = optuna.create_study(study_name="s", storage=f"sqlite:///{file}")
-    study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0), n_trials=2)
+    made = optuna.create_study(study_name="s", storage=f"sqlite:///{file}")
+    made.enqueue_trial({"lr": 0.01})
+    made.optimize(lambda trial: math.log(trial.suggest_float("lr", 1e-5, 1e-1)), n_trials=2)
     before = file.read_bytes()
-    assert len(imported(f"optuna:sqlite:///{file}#s").trials) == 2
+    found = imported(f"optuna:sqlite:///{file}#s")
+    assert len(found.trials) == 2
+    assert found.trials[0].params == {**SPACE.default(), "lr": 0.01}  # type: ignore[dict-item]
     assert file.read_bytes() == before
+
+
+def test_optuna_reads_a_sweep_and_a_sweep_is_read(tmp_path: Path) -> None:
+    store = write_sweep(tmp_path, 30, constraints=["size <= 2000"])
+    found, result = study("toy", store), load("toy", store)
+    assert found.best_trial.number == result.best.number
+    failed = [trial.number for trial in result.trials if trial.state == "failed"]
+    assert [t.number for t in found.trials if t.state.name == "FAIL"] == failed
+    assert found.trials[0].params == dict(result.trials[0].params)
+    assert len(found.trials[0].intermediate_values) == 6
+    assert set(found.trials_dataframe()["params_optimizer"].dropna()) == {"sgd", "adam"}
+    with pytest.raises(UsageError, match="no sweep named 'absent'"):
+        study("absent", store)
+    assert len(imported("sweep:toy", store).trials) == 30
+
+
+CSV = """\
+lr,batch_size,optimizer,momentum,layout,loss,note
+0.001,64,adam,,separate,0.5,good
+0.01,32,sgd,0.9,separate,0.7,
+5.0,32,adam,,separate,0.7,too fast
+0.001,16,adam,,separate,,unfinished
+"""
+
+
+def test_trials_of_a_csv_file_are_imported(tmp_path: Path) -> None:
+    file = tmp_path / "old.csv"
+    file.write_text(CSV)
+    found = imported(str(file))
+    assert [trial.metrics["loss"] for trial in found.trials] == [0.5, 0.7]
+    assert found.trials[1].params == {
+        "lr": 0.01, "batch_size": 32, "optimizer": "sgd", "momentum": 0.9, "layout": "separate"
+    }  # fmt: skip
+    assert found.left_out == {"outside of the space": 1, "without loss": 1}
+    file.write_text("lr,loss\nfast,1\n")
+    with pytest.raises(UsageError, match="line 2: lr must be a number, got 'fast'"):
+        imported(str(file))

@@ -33,7 +33,7 @@ export RAY_AUTH_TOKEN
 unset RAY_ADDRESS
 
 mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
-address=$(python -m automl.launch.nodes address) || exit 1
+address=$(python -m automl.workflows.slurm address) || exit 1
 echo "run $((${SLURM_RESTART_COUNT:-0} + 1)) of job $SLURM_JOB_ID: Ray at $address, nodes ${nodes[*]}"
 
 # Run Ray on the node of the first argument until the job ends. No other user can enter its folder.
@@ -53,11 +53,11 @@ start_ray() {
 
 start_ray "${nodes[0]}" --head --node-ip-address="${address%:*}" --port="${address##*:}" \
     --include-dashboard=false
-python -m automl.launch.nodes wait "$address" --nodes 1 --seconds "$start_seconds" || exit 1
+python -m automl.workflows.slurm wait "$address" --nodes 1 --seconds "$start_seconds" || exit 1
 for node in "${nodes[@]:1}"; do
     start_ray "$node" --address="$address"
 done
-python -m automl.launch.nodes wait "$address" --nodes "${#nodes[@]}" --seconds "$start_seconds" ||
+python -m automl.workflows.slurm wait "$address" --nodes "${#nodes[@]}" --seconds "$start_seconds" ||
     exit 1
 
 if [ -z "$requeue$ending" ]; then

@@ -1,4 +1,7 @@
-"""Chooses the next slice of training by expected improvement per second, or by a step of ASHA."""
+"""Freeze-thaw by a model of learning curves.
+
+It chooses the next slice of training by expected improvement per second, or by a step of ASHA.
+"""
 
 import math
 from collections.abc import Sequence
@@ -8,14 +11,13 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from automl.core import Trial, TrialState
-from automl.stopping.asha import AshaStopper
-from automl.stopping.base import CONTINUE, Decision, Stopper
 from automl.suggesters.base import SearchContext
 from automl.suggesters.domain import Domain
 from workers.protocol import Params
 
-from .curves import Curve, Curves
-from .forecast import CurveForecast, Slice
+from ._forecast import Curve, CurveForecast, Curves, Slice
+from .asha import AshaStopper
+from .base import CONTINUE, Decision, Stopper
 
 NUM_RANDOM: Final = 16  # trials before the model is used
 NUM_KNOWN: Final = 8  # of them that are past the warm-up
@@ -45,8 +47,7 @@ class CurveStopper(Stopper):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        if self.space is None:
-            raise ValueError("the stopper 'curve' needs `space`, got None")
+        assert self.space is not None, "the model is of configurations"
         self.curves = Curves(self.goals, self.constraints)
         context = options.get("context") or SearchContext(Domain(self.space))
         self.forecast = CurveForecast(context, self.curves, self.seed)

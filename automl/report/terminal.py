@@ -1,24 +1,30 @@
-"""The view of a running sweep: a screen in a terminal, plain lines elsewhere."""
+"""The terminal: a console, tables, and the view of a running sweep.
 
+The view is a screen in a terminal, and plain lines elsewhere.
+"""
+
+import os
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderHook, RenderResult
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from automl.core import Snapshot, Trial, TrialState, text
 from automl.core.arguments import duration
+from automl.core.text import printable
 
-from .console import Escaped, table
-from .console import console as default_console
 from .progress import PlainLines, budget_text
 
+WIDE = 200  # columns without a terminal
 REFRESH_SECONDS = 0.25
 MAX_WIDTH = 160
 STYLES = {
@@ -31,6 +37,66 @@ STYLES = {
 SWEEP_STYLES = {"running": "cyan", "finished": "green", "interrupted": "yellow", "failed": "red"}
 
 Show = Callable[[Snapshot], None]
+
+
+def console(*, width: int = WIDE) -> Console:
+    """A console for standard output; without a terminal it is plain and `width` columns wide."""
+    known = sys.stdout.isatty() or os.environ.get("COLUMNS")
+    found = Console(width=None if known else width, highlight=False)
+    found.push_render_hook(_EscapeAll())
+    return found
+
+
+@dataclass(frozen=True)
+class Escaped:
+    """Something to draw, with the control characters of its texts escaped."""
+
+    drawn: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw it; what rich itself sends to move the cursor stays."""
+        for segment in console.render(self.drawn, options):
+            drawn = segment.text if segment.control else printable(segment.text, keep="\n")
+            yield Segment(drawn, segment.style, segment.control)
+
+
+class _EscapeAll(RenderHook):
+    def process_renderables(self, renderables: list[Any]) -> list[Any]:
+        return [Escaped(one) for one in renderables]
+
+
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, right: Sequence[str] = ()
+) -> Table:
+    """A table without rules; its last column is cut if there is no room.
+
+    Args:
+        right: columns to align right.
+    """
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    cells = [[_one_line(cell) for cell in row] for row in rows]
+    for index, column in enumerate(columns):
+        found = [row[index] for row in cells]
+        width = max((one.cell_len for one in found if isinstance(one, Text)), default=0)
+        last = index == len(columns) - 1
+        made.add_column(
+            printable(column),
+            justify="right" if column in right else "left",
+            no_wrap=not last,  # rich narrows only columns that may wrap
+            min_width=None if last else max(width, len(column)),
+        )
+    for row in cells:
+        made.add_row(*row)
+    return made
+
+
+def _one_line(cell: RenderableType) -> RenderableType:
+    line = Text(cell) if isinstance(cell, str) else cell
+    if isinstance(line, Text):
+        if (plain := printable(line.plain)) != line.plain:
+            line = Text(plain, line.style)
+        line.no_wrap, line.overflow = True, "ellipsis"
+    return line
 
 
 @dataclass(frozen=True)
@@ -58,9 +124,9 @@ class SweepView:
 
 
 @contextmanager
-def view(console: Console | None = None) -> Iterator[Show]:
+def view(given: Console | None = None) -> Iterator[Show]:
     """A function that shows each new snapshot: on a screen in a terminal, in lines elsewhere."""
-    out = console or default_console()
+    out = given or console()
     if not out.is_terminal:
         yield PlainLines(out)
         return

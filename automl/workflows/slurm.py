@@ -1,10 +1,20 @@
-"""A batch job of Slurm that starts Ray on its nodes and runs a sweep there."""
+"""A batch job of Slurm that starts Ray on its nodes and runs a sweep there.
 
+What the job asks on its nodes, the address for Ray's head and whether all nodes have joined:
+
+python -m automl.workflows.slurm address
+python -m automl.workflows.slurm wait HOST:PORT --nodes N [--seconds S]
+"""
+
+import argparse
+import logging
 import os
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +25,7 @@ from automl.errors import AutomlError, UsageError
 GRACE_SECONDS: Final = 180  # before the time limit: trials are saved, and the job is requeued
 START_SECONDS: Final = 300  # that nodes may take to join Ray
 MOST_REQUEUES: Final = 50
+POLL_SECONDS: Final = 1.0
 
 
 def flag_lines(flags: Sequence[str]) -> list[str]:
@@ -62,16 +73,12 @@ def script(
         flags: further options of sbatch.
 
     Raises:
-        UsageError: a flag or the folder cannot be right.
+        UsageError: a flag cannot be right.
     """
-    folder, more = Path.cwd(), flag_lines(flags)
-    for text in (str(folder), *more):
-        if not text.isprintable():  # the script has a line for each
-            raise UsageError(f"an option of a job has no line feeds, got {text!r:.200}")
     cores = f"--cpus-per-task={cpus_per_node}" if cpus_per_node else ""
     lines = [
         f"--job-name=automl-{name}",
-        shlex.join([f"--chdir={folder}"]),
+        shlex.join([f"--chdir={Path.cwd()}"]),
         f"--output={log_of(name)}",
         "--open-mode=append",
         "--ntasks-per-node=1",
@@ -80,7 +87,7 @@ def script(
         "--requeue",
         "--no-kill",
         f"--signal=B:USR1@{GRACE_SECONDS}",
-        *more,
+        *flag_lines(flags),
     ]
     return "\n".join(
         [
@@ -94,7 +101,7 @@ def script(
             f"step_options=({cores})",
             f"start_seconds={START_SECONDS} most_requeues={MOST_REQUEUES}",
             "",
-            files("automl.launch").joinpath("assets/slurm_job.sh").read_text("utf-8"),
+            files("automl.workflows").joinpath("assets/slurm_job.sh").read_text("utf-8"),
         ]
     )
 
@@ -119,3 +126,89 @@ def submit(text: str) -> str:
     if done.returncode:
         raise AutomlError(f"Slurm refuses the job: {done.stderr.strip()}")
     return done.stdout.strip().partition(";")[0]
+
+
+# on the nodes of the job
+
+
+def free_port(host: str) -> int:
+    """A TCP port of this machine that nobody listens at."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for_nodes(address: str, num_nodes: int, seconds: float) -> int:
+    """Wait until nodes have joined the Ray cluster, and return how many have.
+
+    Args:
+        address: HOST:PORT of Ray's head.
+        seconds: to wait at most; then the nodes that are there must do.
+
+    Raises:
+        UsageError: Ray's head has not answered.
+    """
+    deadline = time.monotonic() + seconds
+    while (problem := _connect(address)) is not None:
+        if time.monotonic() > deadline:
+            raise UsageError(
+                f"Ray's head does not answer at {address} after {seconds:g} s ({problem}): "
+                "its messages are above"
+            )
+        time.sleep(POLL_SECONDS)
+    import ray
+
+    try:
+        while True:
+            joined = sum(bool(node["Alive"]) for node in ray.nodes())
+            if joined >= num_nodes or time.monotonic() > deadline:
+                return joined
+            time.sleep(POLL_SECONDS)
+    finally:
+        ray.shutdown()
+
+
+def _connect(address: str) -> Exception | None:
+    """Connect to Ray; why that fails. Its head listens before its own node has joined."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=POLL_SECONDS).close()
+    except OSError as error:
+        return error  # Ray would wait for minutes and then end this process
+    import ray
+
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        ray.shutdown()
+        return error
+    return None
+
+
+def main() -> int:
+    """Run as a program; the exit status is 0, or 2 if Ray's head is missing."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("address")
+    wait = verbs.add_parser("wait")
+    wait.add_argument("address")
+    wait.add_argument("--nodes", type=int, required=True)
+    wait.add_argument("--seconds", type=float, default=300.0)
+    given = parser.parse_args()
+    try:
+        if given.verb == "address":
+            import ray
+
+            host = ray.util.get_node_ip_address()
+            print(f"{host}:{free_port(host)}")
+        else:
+            joined = wait_for_nodes(given.address, given.nodes, given.seconds)
+            print(f"{joined} of {given.nodes} nodes have joined Ray at {given.address}", flush=True)
+    except UsageError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

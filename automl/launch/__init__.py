@@ -1,1 +1,0 @@
-"""Starts sweeps on other systems: a batch job of Slurm."""
