@@ -29,7 +29,7 @@ from .control.beginning import (
     read_spec,
     usual_stopper,
 )
-from .control.shutdown import SafeEnd
+from .control.machine import SafeEnd
 from .core import (
     Budget,
     Constraint,

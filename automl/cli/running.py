@@ -15,7 +15,7 @@ import click
 from automl import sweeps
 from automl.config import load
 from automl.config.overrides import plain_changes, read_changes
-from automl.control.shutdown import SafeEnd
+from automl.control.machine import SafeEnd
 from automl.core import Goal, Snapshot, SweepSpec, TrialState
 from automl.core.resources import checked_budget
 from automl.core.text import Typed, number, told_how_to_resume, why_early

@@ -11,7 +11,6 @@ from automl.config import Config, Override, load
 from automl.control.beginning import (
     check_artifacts,
     check_store,
-    existing_sweeps,
     goes_on,
     usual_stopper,
 )
@@ -108,7 +107,7 @@ def sweep(
     for note in loaded.notes:
         say(note, err=True)
     name = loaded.spec.name
-    if options["resume"] and not options["dry_run"] and name in existing_sweeps(loaded.store):
+    if options["resume"] and not options["dry_run"] and name in check_store(loaded.store):
         wait_for_lost_controller(loaded.store, name)
         return continue_sweep(
             name,
@@ -171,10 +170,10 @@ def _load(
         command="" if program is None else str(program),
     )
     refuse_password(loaded.store)
-    check_store(loaded.store)
+    known = check_store(loaded.store)
     check_artifacts(loaded.spec)
     name = loaded.spec.name
-    if options["name"] and not options["resume"] and name in existing_sweeps(loaded.store):
+    if options["name"] and not options["resume"] and name in known:
         line = Typed(loaded.store, options["objective"], options["ray_address"]).line(loaded.spec)
         raise UsageError(
             f"--name: there is a sweep named {name!r} already; choose another name, "

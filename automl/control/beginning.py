@@ -10,7 +10,7 @@ import inspect
 import math
 import secrets
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,20 +19,22 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from automl.core import (
+    KEYS,
     Snapshot,
     SweepSpec,
     Trial,
     TrialState,
     arguments,
+    check_room,
+    local_gpus,
+    max_ranks,
     parse_constraints,
     parse_goals,
+    slot_resources,
 )
 from automl.core.arguments import NAME, check_name
-from automl.core.environment import describe
 from automl.core.keys import PluginChoice, choose, read_keys
 from automl.core.ranking import value
-from automl.core.resources import local_gpus, slot_resources
-from automl.core.spec import KEYS, check_room, max_ranks
 from automl.core.text import shell_line
 from automl.dispatch import DISPATCHERS
 from automl.dispatch._make import local_slots
@@ -55,6 +57,7 @@ from workers.own_loop.knobs import mentions
 from workers.protocol import Asked, Metric
 
 from .journal import Journal
+from .machine import describe
 
 if TYPE_CHECKING:
     from automl.ledger import Ledger
@@ -75,7 +78,6 @@ def with_earlier(
         UsageError: a sweep is unknown or teaches nothing, or the suggester would ignore it.
     """
     choice = suggester or choose(SUGGESTERS, spec.suggester)
-    learns = choice.kind(SUGGESTERS).uses_context
     names = [one.removeprefix(LIKE) for one in spec.learns]
     earlier = {name: _recorded(ledger.snapshot(name), spec) for name in names}
     for name, table in earlier.items():
@@ -84,26 +86,11 @@ def with_earlier(
                 f"{LIKE}{name}: the sweep has no successful trial with {spec.goals[0].metric} "
                 "and a parameter that is tuned here"
             )
-    if earlier and not learns:
+    if earlier and not choice.kind(SUGGESTERS).uses_context:
         raise UsageError(
             f"the suggester {choice.name!r} ignores earlier sweeps: leave like: out, or use 'bayes'"
         )
     return replace(spec, earlier=earlier)
-
-
-def sweeps_of(spec: SweepSpec) -> Sequence[EarlierSweep]:
-    """The earlier sweeps that a spec has recorded."""
-    return [
-        EarlierSweep(
-            name,
-            table["params"],
-            {
-                metric: [math.nan if one is None else float(one) for one in losses]
-                for metric, losses in table["losses"].items()
-            },
-        )
-        for name, table in spec.earlier.items()
-    ]
 
 
 def _recorded(snapshot: Snapshot, spec: SweepSpec) -> dict[str, Any]:
@@ -188,20 +175,33 @@ class Plugins:
 
     def make_stopper(self, spec: SweepSpec, *, can_pause: bool) -> Stopper:
         """The stopper of the sweep; raises UsageError if an option is out of its range."""
-        arguments: dict[str, Any] = {
-            "seed": spec.seed,
-            "space": spec.known_space,
-            "max_steps": spec.max_steps,
-            "can_pause": can_pause,
-        }
         proposes = self.stopper.kind(STOPPERS).proposes
-        if proposes and self.suggester.kind(SUGGESTERS).uses_context:
-            arguments["context"] = _context(spec, Domain.of(spec))
-        return self.stopper.make(STOPPERS, spec.goals, spec.constraints, **arguments)
+        learns = proposes and self.suggester.kind(SUGGESTERS).uses_context
+        return self.stopper.make(
+            STOPPERS,
+            spec.goals,
+            spec.constraints,
+            seed=spec.seed,
+            space=spec.known_space,
+            max_steps=spec.max_steps,
+            can_pause=can_pause,
+            **({"context": _context(spec, Domain.of(spec))} if learns else {}),
+        )
 
 
 def _context(spec: SweepSpec, domain: Domain) -> SearchContext:
-    return SearchContext(domain, spec.prior, spec.budget, earlier=sweeps_of(spec))
+    earlier = [
+        EarlierSweep(
+            name,
+            table["params"],
+            {
+                metric: [math.nan if one is None else float(one) for one in losses]
+                for metric, losses in table["losses"].items()
+            },
+        )
+        for name, table in spec.earlier.items()
+    ]
+    return SearchContext(domain, spec.prior, spec.budget, earlier=earlier)
 
 
 def read_spec(
@@ -310,7 +310,10 @@ def with_known_space(writer: Journal, wanted: SweepSpec) -> SweepSpec:
             has another metric or direction.
     """
     stored = writer.spec
-    if _directions(stored) != _directions(wanted):
+    known_goals, given_goals = (
+        [(goal.metric, goal.maximize) for goal in spec.goals] for spec in (stored, wanted)
+    )
+    if known_goals != given_goals:
         known, given = (", ".join(map(str, spec.goals)) for spec in (stored, wanted))
         raise UsageError(
             f"sweep {stored.name!r} has the goal {known!r}, got {given!r}: go on with that, "
@@ -339,10 +342,6 @@ def with_known_space(writer: Journal, wanted: SweepSpec) -> SweepSpec:
     return spec
 
 
-def _directions(spec: SweepSpec) -> list[tuple[str, bool]]:
-    return [(goal.metric, goal.maximize) for goal in spec.goals]
-
-
 class Growth:
     """Keeps the space of a sweep as its trials have asked for it.
 
@@ -355,8 +354,7 @@ class Growth:
     """
 
     def __init__(self, writer: Journal, grown: Callable[[SweepSpec], None]) -> None:
-        self._writer = writer
-        self._grown = grown
+        self._writer, self._grown = writer, grown
         self._told: list[str] = []
 
     def conflict(self, event: Asked) -> str:
@@ -366,8 +364,10 @@ class Growth:
         if known is None or is_same(known, asked) or same_kind(known, parameter_of(asked)):
             return ""
         earlier = f"{(spec.asked or {}).get(known.name)} has asked for {known!r}"
-        wanted = parameter_of(asked)
-        return f"{event.line} asks for {wanted!r}, and {earlier}: give one of them another name"
+        return (
+            f"{event.line} asks for {parameter_of(asked)!r}, and {earlier}: "
+            "give one of them another name"
+        )
 
     def follow(self, trial: Trial | None) -> None:
         """Learn from what a trial has asked for, and from what it has not."""
@@ -417,8 +417,6 @@ def check_spec(
     plugins = plugins or Plugins.of(spec)
     if plugins.stopper.options:
         plugins.make_stopper(spec, can_pause=True)  # it checks the ranges of its options
-    for name in ("max_steps", "max_retries"):
-        KEYS[name].read(name, getattr(spec, name))
     if plugins.suggester.name != KEYS["suggester"].default:
         plugins.suggester.kind(SUGGESTERS)  # its package may not be installed
     if spec.asked is not None and plugins.stopper.kind(STOPPERS).proposes:
@@ -437,12 +435,10 @@ def check_spec(
 
 
 def _check_objective(spec: SweepSpec, objective: Callable[[Any], Any] | None) -> None:
-    if spec.workload is None and objective is None:
-        raise UsageError(f"sweep {spec.name!r} runs your own objective: give it as `objective`")
-    if spec.workload is not None and objective is not None:
-        raise UsageError(
-            f"sweep {spec.name!r} runs the workload {spec.workload!r}: it takes no objective"
-        )
+    if (spec.workload is None) is (objective is None):
+        what = f"the workload {spec.workload!r}: it takes no objective"
+        own = "your own objective: give it as `objective`"
+        raise UsageError(f"sweep {spec.name!r} runs {own if objective is None else what}")
     try:
         taken = inspect.signature(objective) if objective else None
     except (TypeError, ValueError):  # such as of a builtin function
@@ -494,11 +490,14 @@ def check_artifacts(spec: SweepSpec) -> None:
         check_writable(spec.artifacts)
 
 
-def check_store(location: str, *, whole: bool = False) -> None:
+def check_store(location: str, *, whole: bool = False) -> list[str]:
     """Raise StoreError if a store can be neither opened nor created; creates nothing.
 
     Args:
         whole: read all of it, with SQLite's own check and every checksum.
+
+    Returns:
+        The names of its sweeps; none if it does not exist yet.
     """
     from automl.ledger import Ledger
     from automl.ledger.database import NoStoreError, locate
@@ -507,11 +506,11 @@ def check_store(location: str, *, whole: bool = False) -> None:
         with closing(Ledger.open(location, readonly=True)) as ledger:
             if whole:
                 ledger.check()
-        return
+            return [info.name for info in ledger.sweeps()]
     except NoStoreError:
         file = locate(location)[1]
     if file is None:
-        return  # the server answers; the first sweep creates its tables
+        return []  # the server answers; the first sweep creates its tables
     folder = next(parent for parent in file.parents if parent.exists())
     if not folder.is_dir():
         raise StoreError(f"the store {location!r} cannot be made: {folder} is not a folder")
@@ -521,18 +520,7 @@ def check_store(location: str, *, whole: bool = False) -> None:
         raise StoreError(
             f"the store {location!r} cannot be made in {folder}: {error.strerror}"
         ) from error
-
-
-def existing_sweeps(location: str) -> list[str]:
-    """Names of the sweeps in a store; none if it does not exist yet."""
-    from automl.ledger import Ledger
-    from automl.ledger.database import NoStoreError
-
-    try:
-        with closing(Ledger.open(location, readonly=True)) as ledger:
-            return [info.name for info in ledger.sweeps()]
-    except NoStoreError:
-        return []
+    return []
 
 
 def artifacts_of(spec: SweepSpec) -> SweepArtifacts | None:

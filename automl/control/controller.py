@@ -8,12 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import Any, Final
 
-from automl.core import Snapshot, SweepEvent, SweepSpec, Trial, TrialState, ranking
-from automl.core.trial import without_held
+from automl.core import Snapshot, SweepEvent, SweepSpec, Trial, TrialState, ranking, without_held
 from automl.dispatch._make import has_own_gpus
-from automl.dispatch.agents import AgentsDispatcher
 from automl.dispatch.base import Dispatcher
 from automl.dispatch.gpus import GpuLocks
+from automl.dispatch.inline import AgentsDispatcher
 from automl.errors import StoreError, StoreFailure, UsageError
 from automl.ledger import Hold, Ledger
 from automl.ledger.database import HeldError
@@ -23,11 +22,9 @@ from workers.files.folder import Folder
 from workers.protocol import DISPOSABLE, Asked, Event, Outcome, Report, StopRequest
 
 from .beginning import Growth, Plugins, artifacts_of, with_artifacts, with_known_space
-from .journal import COMMIT_SECONDS, Journal
-from .machine import MemoryGuard, lock_gpus, visible
-from .outcomes import ended
+from .journal import COMMIT_SECONDS, Journal, Shutdown, ended
+from .machine import MemoryGuard, StopSignals, lock_gpus, visible
 from .scheduler import Assigner, Scheduler
-from .shutdown import Shutdown, StopSignals
 from .steering import Requests
 
 MIN_POLL_SECONDS: Final = 0.005  # also while a free slot waits for a suggestion
@@ -43,8 +40,8 @@ class Controller:
         stopper: decides after each report.
         guard: adds the estimated memory to outcomes.
         checkpoints: cleans up after each attempt.
-        requests: of agents and people.
         growth: keeps the space that trials ask for.
+        can_pause: whether a trial can go on from a checkpoint.
     """
 
     def __init__(
@@ -55,17 +52,14 @@ class Controller:
         stopper: Stopper,
         guard: MemoryGuard,
         checkpoints: CheckpointCleanup,
-        requests: Requests,
         growth: Growth,
+        *,
+        can_pause: bool,
     ) -> None:
-        self._journal = journal
-        self._scheduler = scheduler
-        self._shutdown = shutdown
-        self._stopper = stopper
-        self._guard = guard
-        self._checkpoints = checkpoints
-        self._requests = requests
-        self._growth = growth
+        self._journal, self._scheduler, self._shutdown = journal, scheduler, shutdown
+        self._stopper, self._guard = stopper, guard
+        self._checkpoints, self._growth = checkpoints, growth
+        self._requests = Requests(journal, scheduler, shutdown, self._take_in, can_pause=can_pause)
 
     def run(self, start: Callable[[], Dispatcher]) -> None:
         """Run the sweep until it ends.
@@ -85,7 +79,7 @@ class Controller:
             while True:
                 shutdown.check()  # decide whether the sweep ends
                 self._scheduler.fill()  # and which trials begin
-                self._requests.serve(self._take_in)
+                self._requests.serve()
                 journal.flush()  # append, then act
                 if self._is_over():
                     break
@@ -99,22 +93,21 @@ class Controller:
             if dispatcher is not None:
                 dispatcher.close()
 
-    def attend(self, dispatcher: Dispatcher, *, finished: bool, stop: str = "") -> None:
+    def attend(self, *, finished: bool, stop: str = "") -> None:
         """Answer the requests that wait, for a sweep without a controller, and begin nothing else.
 
         Args:
-            dispatcher: without workers.
             finished: the sweep is finished, and stays so unless its budget is raised.
             stop: why the sweep ends; "" if it does not.
         """
         journal, shutdown = self._journal, self._shutdown
         try:
-            journal.attach(dispatcher)
+            journal.attach(journal.dispatcher)  # it has no slots
             if finished:
                 shutdown.stay()
             self._scheduler.prepare()
             shutdown.end(stop)
-            while self._requests.serve(self._take_in):
+            while self._requests.serve():
                 journal.flush()
                 shutdown.check()
             ends = bool(finished or stop) and shutdown.request is not None
@@ -140,24 +133,19 @@ class Controller:
     def _timeout(self) -> float:
         if self._scheduler.wants_proposals() or self._journal.state.requests:
             return MIN_POLL_SECONDS
-        left = self._journal.state.use.seconds_left(self._journal.now)
+        left = self._journal.state.seconds_left(self._journal.now)
         return min(self._journal.dispatcher.patience, max(left, MIN_POLL_SECONDS))
 
     def _handle(self, event: Event | None) -> None:
         """Take in an event; None if only time has passed while an attempt runs inside `poll`."""
         if event is None:
-            if self._requests.serve(self._take_in):
-                self._journal.flush()
-            self._journal.keep_up()
+            self._journal.flush(0.0 if self._requests.serve() else COMMIT_SECONDS)
             return
         self._shutdown.check()  # it changes the meaning of an outcome
         self._take_in(event)
         if self._journal.dispatcher.serial:
             self._shutdown.check()
-            # The outcome of a short attempt is committed together with the next trial.
-            self._journal.settle(
-                at_once=isinstance(event, Outcome) and event.seconds > COMMIT_SECONDS
-            )
+            self._journal.flush(COMMIT_SECONDS)
 
     def _take_in(self, event: Event) -> None:
         """Apply an event of a worker or an agent, and decide what follows."""
@@ -218,9 +206,7 @@ class CheckpointCleanup:
     def __init__(
         self, spec: SweepSpec, files: Folder, artifacts: SweepArtifacts | None = None
     ) -> None:
-        self._spec = spec
-        self._files = files
-        self._artifacts = artifacts
+        self._spec, self._files, self._artifacts = spec, files, artifacts
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="automl-artifacts")
         self._kept: set[int] = set()  # trials that have checkpoints, or may have some elsewhere
 
@@ -278,13 +264,12 @@ def conduct(
     plugins = plugins or Plugins.of(spec)
     hold = ledger.hold(spec.name)
     try:
-        state = hold.state
-        if state.trials and not resume:
+        if hold.state.trials and not resume:
             raise UsageError(
                 f"sweep {spec.name!r} has run before: resume it, or choose another name"
             )
         journal = Journal(hold, lambda: hold.seconds)
-        spec = with_known_space(journal, with_artifacts(spec, state.spec))
+        spec = with_known_space(journal, with_artifacts(spec, hold.state.spec))
         hold.commit()
         with (
             StopSignals(interrupts=kind.serial) as signals,
@@ -342,21 +327,9 @@ def attend(ledger: Ledger, sweep: str, *, stop: str = "") -> bool:
     except HeldError:
         return False
     try:
-        with (
-            closing(AgentsDispatcher()) as dispatcher,
-            _wired(
-                spec,
-                ledger,
-                hold,
-                AgentsDispatcher,
-                plugins,
-                StopSignals(),
-                local=True,
-                brief=True,
-            ) as (controller, _),
-        ):
-            finished = hold.earlier_state == "finished"
-            controller.attend(dispatcher, finished=finished, stop=stop)
+        parts = (spec, ledger, hold, AgentsDispatcher, plugins, StopSignals())
+        with _wired(*parts, local=True, brief=True) as (controller, _):
+            controller.attend(finished=hold.earlier_state == "finished", stop=stop)
     finally:
         ledger.release(sweep)
     return True
@@ -390,7 +363,9 @@ def _wired(
         """What is not in the events, for those who watch the sweep."""
         at = suggestions.prospects[-1] if suggestions.prospects else None
         return {
-            **journal.workers(),
+            "num_slots": journal.dispatcher.num_slots + len(journal.state.index.leased),
+            "busy_slots": journal.state.busy_slots,
+            "dashboard": journal.dispatcher.dashboard,
             "suggesting": suggestions.state,
             "gain": at.gain if at else None,
             "error": at.error if at else None,
@@ -399,8 +374,13 @@ def _wired(
         }
 
     def snapshot(events: Sequence[SweepEvent] = ()) -> Snapshot:
-        shown = hold.state.closed if journal.closed else "running"
-        return Snapshot.of(hold.state, shown, journal.now, events=events, **status())
+        return Snapshot.of(
+            hold.state,
+            hold.state.closed if journal.closed else "running",
+            journal.now,
+            events=events,
+            **status(),
+        )
 
     with (
         closing(
@@ -434,7 +414,7 @@ def _wired(
             stopper,
             guard,
             cleanup,
-            Requests(journal, scheduler, shutdown, assigner, can_pause=can_pause),
             Growth(journal, scheduler.respecify),
+            can_pause=can_pause,
         )
         yield controller, snapshot

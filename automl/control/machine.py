@@ -1,24 +1,33 @@
-"""What a sweep takes of a machine: the memory of a trial is estimated before, GPUs are locked."""
+"""What a sweep has to do with its machine: signals, memory, GPUs, and what goes on record of it."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import platform
+import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import distributions
 from pathlib import Path
+from types import FrameType, TracebackType
 from typing import Any, Final
 
+import psutil
+
+from automl import __version__
 from automl.core import SweepSpec
 from automl.dispatch._make import local_slots
 from automl.dispatch.gpus import GpuLocks, shared_gpus
 from automl.errors import UsageError
+from automl.suggesters.queue import wait_for_threads
 from search_spaces.hardware import detect, memory_limit
 from workers.protocol import Outcome, Params
 from workers.runtime.devices import VARIABLE, desktop_bytes, gpus_of_slots
@@ -57,8 +66,7 @@ class MemoryGuard:
     """
 
     def __init__(self, spec: SweepSpec, enabled: bool = True, local: bool = True) -> None:
-        self._spec = spec
-        self._local = local
+        self._spec, self._local = spec, local
         self._relevant = {
             name for name, p in spec.space.parameters.items() if "memory" in p.affects
         }
@@ -140,10 +148,8 @@ class MemoryGuard:
         self._requested[key] = time.monotonic()
         try:
             process = self._process or self._start()
-            assert process.stdin is not None
             request = {"key": key, "params": dict(params), "ranks": ranks}
-            process.stdin.write(json.dumps(request) + "\n")
-            process.stdin.flush()
+            print(json.dumps(request), file=process.stdin, flush=True)
         except OSError:  # the process has ended
             self._enabled = False  # trials begin without estimates
 
@@ -161,23 +167,21 @@ class MemoryGuard:
             },
             start_new_session=True,  # the controller handles Ctrl-C
         )
-        assert process.stdin is not None
         about = {
             "workload": spec.workload,
             "data": dict(spec.data),
             "fixed": dict(spec.fixed),
             "device": "cuda" if spec.resources.gpus > 0 else "cpu",
         }
-        process.stdin.write(json.dumps(about) + "\n")
+        print(json.dumps(about), file=process.stdin)
         threading.Thread(
             target=self._listen, args=(process,), name="automl-memory-guard", daemon=True
         ).start()
         return process
 
     def _listen(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
         with contextlib.suppress(ValueError, OSError):
-            for line in process.stdout:
+            for line in process.stdout or ():
                 answer = json.loads(line)
                 self._estimates[answer["key"]] = (
                     None
@@ -237,7 +241,141 @@ def visible(gpus: Sequence[str]) -> Iterator[None]:
     try:
         yield
     finally:
-        if gpus:
-            del os.environ[VARIABLE]
+        os.environ.pop(VARIABLE, None)
         if before is not None:
             os.environ[VARIABLE] = before
+
+
+_PACKAGES: Final = (
+    "torch", "botorch", "gpytorch", "ax-platform", "ray", "optuna", "sqlalchemy", "numpy",
+    "sacrebleu", "sentencepiece",
+)  # fmt: skip
+
+
+def describe() -> dict[str, Any]:
+    """Git commit (None outside a repository) and whether it has changes, versions, hardware."""
+    commit = _git("rev-parse", "HEAD")
+    return {
+        "git_commit": commit,
+        "git_dirty": bool(_git("status", "--porcelain", "--untracked-files=no"))
+        if commit
+        else None,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "host": socket.gethostname(),
+        "packages": {
+            "automl": __version__,
+            **{name: one.version for name in _PACKAGES for one in distributions(name=name)},
+        },
+        "hardware": _hardware(),
+    }
+
+
+def _git(*arguments: str) -> str | None:
+    """What git prints; None if it cannot be run or fails."""
+    try:
+        done = subprocess.run(
+            ["git", *arguments], capture_output=True, text=True, errors="replace", timeout=5
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _hardware() -> dict[str, Any]:
+    """All hardware if torch is already imported (its import takes seconds), else CPU and memory."""
+    if "torch" in sys.modules:
+        return asdict(detect())
+    return {"num_cpus": os.cpu_count(), "memory_bytes": psutil.virtual_memory().total}
+
+
+IMPATIENT_SECONDS: Final = 10.0  # after a Ctrl-C, in which further ones add nothing
+WAIT_SECONDS: Final = 30.0  # for a suggestion that nobody needs any more
+
+
+class StopSignals:
+    """Counts SIGINT and SIGTERM while it is entered; does nothing outside the main thread.
+
+    Args:
+        interrupts: raise KeyboardInterrupt at the second signal, because trials run in the main
+            thread. Leaving the context handles the KeyboardInterrupt.
+
+    Attributes:
+        count: of the signals so far.
+    """
+
+    def __init__(self, *, interrupts: bool = False) -> None:
+        self._interrupts, self._raises, self.count = interrupts, False, 0
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> StopSignals:
+        self.install()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+            if self.count and isinstance(handler, SafeEnd):
+                handler.taken = time.monotonic()
+        self._previous.clear()
+        return isinstance(error, KeyboardInterrupt)
+
+    def install(self) -> None:
+        """Install the handlers; call it again after Ray has installed its own."""
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous.setdefault(number, signal.signal(number, self._on_signal))
+
+    @contextmanager
+    def raising(self) -> Iterator[None]:
+        """Inside, the first signal raises KeyboardInterrupt: no trial runs yet."""
+        self._raises = True
+        try:
+            yield
+        finally:
+            self._raises = False
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        if self._raises or (self.count == 2 and self._interrupts):
+            raise KeyboardInterrupt
+
+
+class SafeEnd:
+    """Around a sweep: once a Ctrl-C was taken, further ones do not cut short how the sweep ends.
+
+    So it is closed, and says how it can be resumed. Does nothing outside the main thread.
+
+    Attributes:
+        taken: when the last Ctrl-C was taken, by the monotonic clock; minus infinity before.
+    """
+
+    def __init__(self) -> None:
+        self.taken = -float("inf")
+        self._previous: Any = None
+
+    def __enter__(self) -> None:
+        previous = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is threading.main_thread() and callable(previous):
+            self._previous = previous
+            signal.signal(signal.SIGINT, self)
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Take a signal as the handler before would, unless one was taken shortly before."""
+        now = time.monotonic()
+        if now > self.taken + IMPATIENT_SECONDS:
+            self.taken = now
+            self._previous(number, frame)
+
+    def __exit__(self, *error: object) -> None:
+        if self.taken > 0:
+            # If a thread imports torch at the end of a script, CPython forgets that nobody has
+            # handled a KeyboardInterrupt, and the exit status is 1.
+            wait_for_threads(WAIT_SECONDS)
+        if self._previous is not None:
+            signal.signal(signal.SIGINT, self._previous)

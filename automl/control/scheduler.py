@@ -9,11 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from automl.core import SweepSpec, Trial, TrialState
+from automl.core import ENQUEUE, SweepSpec, Trial, TrialState, ranks_of, without_held
 from automl.core.ranking import MAX_SHARE
-from automl.core.spec import ranks_of
-from automl.core.state import ENQUEUE
-from automl.core.trial import without_held
 from automl.dispatch.base import Dispatcher, GangShape
 from automl.errors import AutomlError, UsageError
 from automl.stopping.base import Stopper
@@ -24,10 +21,8 @@ from workers.artifacts.copies import SweepArtifacts
 from workers.files.folder import Folder
 from workers.protocol import Assignment, Limits
 
-from .journal import Journal
+from .journal import USED_UP, Journal, Shutdown, fail, reason_for_none, reason_of_time
 from .machine import MemoryGuard
-from .outcomes import USED_UP, reason_for_none, reason_of_time
-from .shutdown import Shutdown
 
 TIMEOUT_SECONDS: Final = 900.0  # of a workload, if the spec sets no time-out
 
@@ -71,7 +66,6 @@ class Assigner:
         spec = self.spec
         within = [goal.within for goal in spec.goals if goal.within is not None]
         resume = trial.attempts > 1
-        folder = self.files / "trials" / str(trial.number)
         shape, timeout = self.shape(trial.params), spec.timeout
         if timeout is None and spec.workload is not None:  # a user's objective need not report
             timeout = TIMEOUT_SECONDS
@@ -81,7 +75,7 @@ class Assigner:
             attempt=trial.attempts,
             params=self.spec.completed(trial.params),
             workload=spec.workload,
-            folder=str(folder.path),
+            folder=str((self.files / "trials" / str(trial.number)).path),
             store=str(self.files.root),
             data=spec.data,
             fixed=spec.fixed,
@@ -128,7 +122,7 @@ class Scheduler:
         journal: of the sweep.
         suggestions: propose new trials.
         stopper: resumes paused trials, and may propose new ones itself.
-        assigner: makes assignments.
+        assigner: makes assignments; an attribute too.
         guard: estimates memory; refuses a trial that needs far too much.
         shutdown: ends the sweep if suggesting fails. While the sweep ends, nothing begins.
         make_suggester: makes the suggester of a specification.
@@ -147,14 +141,11 @@ class Scheduler:
         make_suggester: Callable[[SweepSpec, str, Domain], Suggester],
         starts_fast: bool = False,
     ) -> None:
-        self._make_suggester = make_suggester
+        self.assigner = assigner
+        self._journal, self._shutdown = journal, shutdown
+        self._suggestions, self._make_suggester = suggestions, make_suggester
+        self._stopper, self._guard = stopper, guard
         self._starts_fast = starts_fast
-        self._journal = journal
-        self._suggestions = suggestions
-        self._stopper = stopper
-        self._assigner = assigner
-        self._guard = guard
-        self._shutdown = shutdown
         self._domain = Domain.of(journal.spec)
         self._limits: dict[str, object] = {}  # that were obeyed or refused last
         self._looked = time.monotonic()
@@ -167,9 +158,8 @@ class Scheduler:
             self._stopper.observe(without_held(trial))
             if trial.state is TrialState.RUNNING and trial.lease is None:
                 # It may have killed its controller: it is tried again at most `max_retries` times.
-                seconds = journal.seconds_running(trial)
-                message = "its controller was lost"
-                journal.fail(trial, "crashed", message, seconds=seconds, worker_lost=True)
+                facts = {"seconds": journal.seconds_running(trial), "worker_lost": True}
+                fail(journal, trial, "crashed", "its controller was lost", **facts)
             elif trial.state is TrialState.INTERRUPTED:
                 journal.move(trial, TrialState.WAITING, "resumed")
         default = journal.spec.space.default()
@@ -193,19 +183,22 @@ class Scheduler:
             return
         free, begun = self._dispatcher.free_slots, 0
         while free > 0 and not self._first_begins and (first := self.next_trial(free)) is not None:
-            slots = self._slots(first)
-            if not self._fits(first, free, begun):
+            shape = self.assigner.shape(first.params)
+            slots = shape.ranks if shape.ranks <= self._dispatcher.most_slots else 0  # it fails
+            fits = slots == 0 or self._fits(shape, free, begun)
+            if not fits or (slots and not self._guard.ready(first.params, slots)):
                 break
-            if slots and not self._guard.ready(first.params, slots):
-                break
-            self._begin(first)
+            self._begin(first, shape.ranks)
             begun += 1
             free = 0 if self._dispatcher.serial else free - slots
         if not self._first_begins and self._new_trials_left():
             self._prepare_next()
         self._estimate_next()
-        if self._dispatcher.elastic:
-            self._demand()
+        if self._dispatcher.elastic:  # a trial that has begun gets its slots with the next commit
+            most = self._dispatcher.most_slots
+            waiting = self._journal.state.index.waiting[:most]
+            shapes = [self.assigner.shape(trial.params) for trial in waiting]
+            self._dispatcher.demand(shapes, min(self._new_trials_left(), most))
 
     @property
     def _dispatcher(self) -> Dispatcher:
@@ -214,10 +207,8 @@ class Scheduler:
     @property
     def _first_begins(self) -> bool:
         """Whether trial 0 is on its way to its worker: the import of a suggester would delay it."""
-        trials = self._journal.trials
-        if not self._starts_fast or len(trials) != 1:
-            return False
-        return trials[0].state is TrialState.RUNNING and not trials[0].worker
+        running = self._journal.state.index.running if len(self._journal.trials) == 1 else []
+        return self._starts_fast and any(not trial.worker for trial in running)
 
     @property
     def is_done(self) -> bool:
@@ -233,8 +224,8 @@ class Scheduler:
         """Tell the stopper how much of the budget is spent."""
         journal = self._journal
         self._stopper.update_budget(
-            journal.state.use.spent(journal.now, len(journal.trials)),
-            journal.state.use.seconds_left(journal.now),
+            journal.state.spent(journal.now, len(journal.trials)),
+            journal.state.seconds_left(journal.now),
         )
 
     def obey(self, *, refresh: bool = False) -> None:
@@ -246,7 +237,7 @@ class Scheduler:
         journal = self._journal
         if refresh or time.monotonic() - self._looked > LOOK_SECONDS:
             self._looked = time.monotonic()
-            journal.look()
+            journal.hold.look()
         if journal.state.limits != self._limits:
             self._limits = dict(journal.state.limits)
             self._restrict()
@@ -290,14 +281,11 @@ class Scheduler:
         resumed = self._dispatcher.charged(lambda: self._stopper.resume(trials, last=left == 0))
         if resumed is not None:
             number, reason = resumed
-            if journal.trials[number].state is not TrialState.PAUSED:
-                raise AutomlError(f"the stopper resumes trial {number}, which is not paused")
             return journal.move(journal.trials[number], TrialState.WAITING, reason)
         if left > 0:
             # A later proposal knows more, so only as many are made as begin now.
-            one = journal.spec.workload is not None or self._stopper.proposes
-            one |= self._dispatcher.serial
-            self._propose(min(left, 1 if one else free))
+            ahead = not (self._stopper.proposes or self._dispatcher.serial)
+            self._propose(min(left, free) if ahead and journal.spec.workload is None else 1)
         return self._next_waiting()
 
     def _next_waiting(self) -> Trial | None:
@@ -309,40 +297,23 @@ class Scheduler:
         first = index.next_waiting
         if first is None or first.attempts > 0:
             return first
-        late = reason_of_time(self._journal.state, self._assigner.slots, self._journal.now)
+        late = reason_of_time(self._journal.state, self.assigner.slots, self._journal.now)
         self._note_end(late)
         most = 0 if late else math.inf if limit is None else limit
         if first.number < most:
             return first
         return next((trial for trial in index.waiting if trial.attempts > 0), None)
 
-    def _fits(self, trial: Trial, free: int, begun: int) -> bool:
+    def _fits(self, shape: GangShape, free: int, begun: int) -> bool:
         """Whether a trial can begin on the free slots.
 
         Args:
             begun: trials that take slots as soon as they are committed. A gang with ranks that must
                 be together waits for that, since nobody knows yet which slots it will be.
         """
-        shape = self._assigner.shape(trial.params)
-        if shape.ranks > self._dispatcher.most_slots:
-            return True  # it fails at once
         if shape.ranks > free or shape.together == 1:
             return shape.ranks <= free
         return not begun and self._dispatcher.fits(shape)
-
-    def _demand(self) -> None:
-        """Tell the dispatcher which trials wait for slots, and how many may follow."""
-        most = self._dispatcher.most_slots
-        waiting = [
-            self._assigner.shape(one.params) for one in self._journal.state.index.waiting[:most]
-        ]
-        # A trial that was begun in this round gets its slots with the next commit.
-        self._dispatcher.demand(waiting, min(self._new_trials_left(), most))
-
-    def _slots(self, trial: Trial) -> int:
-        """Slots of a trial; 0 if it needs more than there are, because it fails at once."""
-        slots = self._assigner.slots(trial.params)
-        return slots if slots <= self._dispatcher.most_slots else 0
 
     def _propose(self, count: int) -> None:
         journal = self._journal
@@ -353,8 +324,8 @@ class Scheduler:
             if params is not None and (not self._domain.narrow or self._domain.legal(params)):
                 journal.propose(params, self._stopper.name)
                 return
+        take = partial(self._suggestions.take, last_part=self._is_last_part)
         try:
-            take = partial(self._suggestions.take, last_part=self._is_last_part)
             proposals = charged(lambda: take(journal.state.index, count))
         except AutomlError as error:
             self._shutdown.fail(error)
@@ -366,39 +337,34 @@ class Scheduler:
         """While all of several slots are busy, one proposal may be made for the next free one."""
         journal, dispatcher = self._journal, self._dispatcher
         busy = dispatcher.num_slots > 1 and dispatcher.free_slots <= 0
-        seconds = journal.state.use.trial_seconds if busy else 0.0
-        ahead = seconds if math.isfinite(seconds) else 0.0  # nobody knows before a trial has ended
+        ahead = journal.state.trial_seconds if busy else 0.0
         self._suggestions.prepare(journal.state.index, ahead, last_part=self._is_last_part)
 
     @property
     def _is_last_part(self) -> bool:
         """Whether only so much of the budget is left that configurations may run again."""
         journal = self._journal
-        spent = journal.state.use.spent(journal.now, len(journal.trials))
-        return spent >= 1 - MAX_SHARE
+        return journal.state.spent(journal.now, len(journal.trials)) >= 1 - MAX_SHARE
 
-    def _begin(self, trial: Trial) -> None:
-        journal = self._journal
-        slots = self._assigner.slots(trial.params)
-        failure, message = "", ""
-        if slots > self._dispatcher.most_slots:
-            failure = "crashed"
-            most = self._dispatcher.most_slots
-            message = f"the configuration takes {slots} slots, there are {most}"
-        elif trial.attempts == 0 and (message := self._guard.refusal(trial.params, slots)):
-            failure = "out_of_memory"
-        begun = journal.begin(trial, 0 if failure else slots)
-        if failure:
-            journal.fail(begun, failure, message, **self._guard.facts(trial.params))
+    def _begin(self, trial: Trial, slots: int) -> None:
+        journal, most = self._journal, self._dispatcher.most_slots
+        failure, message = "out_of_memory", ""
+        if slots > most:
+            failure, message = "crashed", f"the configuration takes {slots} slots, there are {most}"
+        elif trial.attempts == 0:
+            message = self._guard.refusal(trial.params, slots)
+        begun = journal.begin(trial, 0 if message else slots)
+        if message:
+            fail(journal, begun, failure, message, **self._guard.facts(trial.params))
             return
-        assignment = self._assigner.assignment(begun, journal.spec.asked_ranges)
+        assignment = self.assigner.assignment(begun, journal.spec.asked_ranges)
         journal.then(lambda: self._dispatcher.submit(assignment))
 
     def _estimate_next(self) -> None:
         """Request the memory estimate of the next trial while workers train or start."""
         first = self._journal.state.index.next_waiting or next(iter(self._suggestions.ready), None)
         if first is not None:
-            self._guard.ready(first.params, self._assigner.slots(first.params))
+            self._guard.ready(first.params, self.assigner.slots(first.params))
 
     # ------------------------------------------------------------------ the budget of trials
 
@@ -406,15 +372,15 @@ class Scheduler:
     def reason_for_none(self) -> str:
         """Why no new trial begins; "" if one may."""
         journal = self._journal
-        return reason_for_none(journal.state, self._suggestions, self._assigner.slots, journal.now)
+        return reason_for_none(journal.state, self._suggestions, self.assigner.slots, journal.now)
 
     def _new_trials_left(self) -> int:
         """How many more trials may be proposed; notes why there are none, unless that is usual."""
         reason = self.reason_for_none
-        self._note_end("" if reason == USED_UP else reason)
+        self._note_end(reason)
         return 0 if reason else self._journal.state.trials_left
 
     def _note_end(self, reason: str) -> None:
-        if reason and not self._end_noted:
+        if reason not in ("", USED_UP) and not self._end_noted:
             self._end_noted = True
             self._journal.note("end", reason)

@@ -2,6 +2,7 @@
 
 from .arguments import parse_duration
 from .events import (
+    GRACE_SECONDS,
     Answered,
     Begun,
     Closed,
@@ -15,14 +16,29 @@ from .events import (
     SpecChanged,
     SweepEvent,
     TrialEvent,
+    final_metrics,
 )
 from .goals import Constraint, Goal, parse_constraints, parse_goals
-from .resources import Budget, Resources, read_budget
-from .spec import SweepSpec
-from .state import Snapshot, SweepState
-from .trial import ReportLog, ReportPoint, Trial, TrialIndex, TrialState
+from .resources import (
+    Budget,
+    Resources,
+    WorkerRange,
+    checked_budget,
+    local_gpus,
+    read_budget,
+    read_workers,
+    slot_resources,
+)
+from .spec import KEYS, SweepSpec, check_room, max_ranks, ranks_of
+from .state import ENQUEUE, Snapshot, SweepState
+from .trial import AGENT, ANEW, ReportLog, ReportPoint, Trial, TrialIndex, TrialState, without_held
 
 __all__ = [
+    "AGENT",
+    "ANEW",
+    "ENQUEUE",
+    "GRACE_SECONDS",
+    "KEYS",
     "Answered",
     "Begun",
     "Budget",
@@ -48,8 +64,18 @@ __all__ = [
     "TrialEvent",
     "TrialIndex",
     "TrialState",
+    "WorkerRange",
+    "check_room",
+    "checked_budget",
+    "final_metrics",
+    "local_gpus",
+    "max_ranks",
     "parse_constraints",
     "parse_duration",
     "parse_goals",
+    "ranks_of",
     "read_budget",
+    "read_workers",
+    "slot_resources",
+    "without_held",
 ]

@@ -1,7 +1,5 @@
 """Plain values: checks of arguments, durations, names of sweeps, JSON."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

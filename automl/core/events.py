@@ -269,7 +269,8 @@ def lineage(points: ReportLog, point: ReportPoint) -> ReportLog:
     """
     last = points.last
     if last is not None and last.attempt < point.attempt:
-        points = _before(points, point.step)
+        kept = [known for known in points if known.step < point.step]
+        points = points if len(kept) == len(points) else ReportLog(kept)
         last = points.last
     if last is None or last.key < point.key:
         return points.with_added(point)
@@ -287,14 +288,13 @@ def reported(points: Iterable[ReportPoint]) -> dict[str, float]:
 def final_metrics(trial: Trial, outcome: Outcome) -> Metrics:
     """Reported metrics updated by returned ones, and the controller's own if they are missing."""
     metrics = {**reported(trial.reports), **outcome.metrics}
-    earlier = 0.0 if outcome.details.get(ANEW) else trial.seconds
-    metrics.setdefault("seconds", earlier + outcome.seconds)
-    peak = _peak(trial, outcome)
-    if peak is not None:
-        metrics.setdefault("peak_memory_bytes", float(peak))
-    if outcome.estimated_memory_bytes is not None:
-        metrics.setdefault("estimated_memory_bytes", float(outcome.estimated_memory_bytes))
-    return metrics
+    measured = {
+        "seconds": outcome.seconds + (0.0 if outcome.details.get(ANEW) else trial.seconds),
+        "peak_memory_bytes": _peak(trial, outcome),
+        "estimated_memory_bytes": outcome.estimated_memory_bytes,
+    }
+    own = {n: float(v) for n, v in measured.items() if v is not None and n not in metrics}
+    return metrics | own
 
 
 def _changed(trial: Trial, **fields: Any) -> Trial:
@@ -309,12 +309,6 @@ def _peak(trial: Trial, outcome: Outcome) -> int | None:
     return max((peak for peak in peaks if peak is not None), default=None)
 
 
-def _before(points: ReportLog, step: int) -> ReportLog:
-    """The reports of earlier steps; the same log if that is all."""
-    kept = [point for point in points if point.step < step]
-    return points if len(kept) == len(points) else ReportLog(kept)
-
-
 def _begin(trial: Trial, event: Begun) -> Trial:
     if event.attempt <= trial.attempts:
         return trial
@@ -324,12 +318,11 @@ def _begin(trial: Trial, event: Begun) -> Trial:
             f"{trial.attempts}: one is missing"
         )
     check_transition(trial.state, TrialState.RUNNING)
-    started = event.at if trial.started is None else trial.started
     return _changed(
         trial,
         state=TrialState.RUNNING,
         attempts=event.attempt,
-        started=started,
+        started=event.at if trial.started is None else trial.started,
         held=False,
         returned=(),
     )

@@ -131,7 +131,8 @@ class Constraint:
         """
         match = _CONSTRAINT.fullmatch(text.strip()) if isinstance(text, str) else None
         try:
-            bound = _number(match[3]) if match else math.nan
+            read = parse_memory if match and _SIZE.fullmatch(match[3]) else float
+            bound = float(read(match[3])) if match else math.nan
         except ValueError:
             bound = math.nan
         if match is None or not math.isfinite(bound):
@@ -159,7 +160,7 @@ class Constraint:
 
 
 def _exact(number: float) -> str:
-    """The number in six digits if they are enough, else in full: the ledger keeps this text."""
+    # In six digits if they are enough, else in full: the ledger keeps this text.
     text = f"{number:g}"
     return text if float(text) == number else repr(number)
 
@@ -191,10 +192,6 @@ def parse_constraints(
     words = "a text such as 'peak_memory_bytes <= 8e9'"
     items = listed("constraints", constraints, (str, Constraint), words)
     return tuple(c if isinstance(c, Constraint) else Constraint.parse(c) for c in items)
-
-
-def _number(text: str) -> float:
-    return float(parse_memory(text) if _SIZE.fullmatch(text) else text)
 
 
 def parse_memory(text: str) -> int:

@@ -126,9 +126,8 @@ def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
 
 
 def _leader(trial: Trial, goal: Goal, constraints: Sequence[Constraint]) -> int | None:
-    """The place of a trial's best report that satisfies the constraints."""
-    curve = trial.reports.curve(goal, constraints)
-    return curve.leader(len(trial.reports), trial.metrics)
+    # The place of the best report that satisfies the constraints.
+    return trial.reports.curve(goal, constraints).leader(len(trial.reports), trial.metrics)
 
 
 MAX_SHARE: Final = 0.2  # of repeated trials; they come in the last part of the budget, as large

@@ -1,7 +1,5 @@
 """What a sweep may use: its budget, its workers, and the resources of a slot."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -64,12 +62,8 @@ class Budget:
         Args:
             trials, time, worker_time: that are used, in the units of the limits.
         """
-        limits = (
-            (time, self.time),
-            (worker_time, self.worker_time),
-            (trials, self.trials),
-        )
-        return max((used / limit for used, limit in limits if limit), default=None)
+        pairs = ((time, self.time), (worker_time, self.worker_time), (trials, self.trials))
+        return max((used / limit for used, limit in pairs if limit), default=None)
 
 
 LIMITS: Final = keys_of(Budget)
@@ -185,25 +179,17 @@ def slot_resources(
     Returns:
         The resources, and a line for a person about the choice ("" without one).
     """
-    if "gpus" in given:
-        return Resources(**_with_cores(given, given["gpus"], num_gpus, workers)), ""
-    gpus = 1.0 if num_gpus else 0.0
-    if num_gpus and workers and workers > num_gpus:
-        gpus = 1 / -(-workers // num_gpus)
-    have = "a GPU" if gpus == 1 else f"{gpus:.2g} of a GPU"
-    note = f"each worker has {have}; set the resources to `gpus: 0` for trials on the CPU"
-    given = _with_cores(given, gpus, num_gpus, workers)
-    return Resources(**given, gpus=gpus), note if gpus else ""
-
-
-def _with_cores(
-    given: Mapping[str, Any], gpus: float, num_gpus: int, workers: int | None
-) -> Mapping[str, Any]:
-    """The resources with the cores of a slot: its part of the machine's if it has a GPU."""
-    if "cpus" in given or gpus <= 0 or not num_gpus:
-        return given
-    slots = max(slots_on(num_gpus, gpus), workers or 0, 1)
-    return {**given, "cpus": max(1, min(MAX_CORES, count_cpus() // slots))}
+    note, gpus = "", given.get("gpus", 1.0 if num_gpus else 0.0)
+    if num_gpus and "gpus" not in given:
+        if workers and workers > num_gpus:
+            gpus = 1 / -(-workers // num_gpus)
+        have = "a GPU" if gpus == 1 else f"{gpus:.2g} of a GPU"
+        note = f"each worker has {have}; set the resources to `gpus: 0` for trials on the CPU"
+    given = {**given, "gpus": gpus}
+    if num_gpus and gpus > 0 and "cpus" not in given:  # its part of the machine's cores
+        slots = max(slots_on(num_gpus, gpus), workers or 0, 1)
+        given["cpus"] = max(1, min(MAX_CORES, count_cpus() // slots))
+    return Resources(**given), note
 
 
 COUNT: Final = whole(1, MAX_SLOTS)

@@ -53,10 +53,6 @@ def _artifacts(name: str, value: Any) -> str:
     return "" if value == "" else read_location(arguments.location(name, value, of="bucket"))
 
 
-def _store(name: str, value: Any) -> str:
-    return arguments.location(name, value)
-
-
 def _prior(name: str, value: Any) -> Any:
     return value if isinstance(value, Mapping) else arguments.text(name, value)
 
@@ -336,9 +332,8 @@ class SweepSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """The spec as plain JSON data; the ledger stores these keys."""
-        stored = {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
-        del stored["received"]
-        return stored
+        names = [one.name for one in fields(self) if one.name != "received"]
+        return {name: _plain(getattr(self, name)) for name in names}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SweepSpec:
@@ -408,7 +403,7 @@ KEYS: Final = {
         "--ray-address ADDR",
     ),
     "store": Key(
-        Kind("text", _store),
+        Kind("text", arguments.location),
         "Folder or database URL of the sweeps. See "
         "[PostgreSQL](../guides/ray.md#a-teams-postgresql).",
         "store: postgresql://automl@db.example/automl",
@@ -445,7 +440,21 @@ def max_ranks(spec: SweepSpec) -> int:
             f"ranks of a sweep are for your own objective, and this one runs the workload "
             f"{spec.workload!r}: put `ranks` in its space or under `fixed`"
         )
-    return _most_of(ranks, spec.known_space) if isinstance(ranks, str) else ranks
+    if not isinstance(ranks, str):
+        return int(ranks)
+    parameter = spec.known_space.parameters.get(ranks)
+    if parameter is None:
+        known = nearest(ranks, sorted(spec.known_space.parameters))
+        raise UsageError(f"ranks must be a number or a parameter, got {ranks!r}; {known}")
+    values: list[Any] = [] if isinstance(parameter, Float) else list(parameter.values())
+    wrong = [value for value in values if type(value) is not int or value < 1]
+    if not values or wrong:
+        got = shown(wrong[0]) if wrong else repr(parameter)
+        raise UsageError(
+            f"parameter {ranks!r} is the number of ranks: its values must be whole numbers of at "
+            f"least 1, got {got}"
+        )
+    return int(max(values))
 
 
 def follow_strategy(spec: SweepSpec, slots: int) -> tuple[SweepSpec, str]:
@@ -505,19 +514,3 @@ def check_room(spec: SweepSpec, slots: int) -> None:
             f"each rank of a trial takes a slot: {what} {most}, and there are {slots} slots. "
             f"Ask for fewer ranks, or for workers={most}"
         )
-
-
-def _most_of(name: str, space: Space) -> int:
-    parameter = space.parameters.get(name)
-    if parameter is None:
-        known = nearest(name, sorted(space.parameters))
-        raise UsageError(f"ranks must be a number or a parameter, got {name!r}; {known}")
-    values: list[Any] = [] if isinstance(parameter, Float) else list(parameter.values())
-    wrong = [value for value in values if type(value) is not int or value < 1]
-    if not values or wrong:
-        got = shown(wrong[0]) if wrong else repr(parameter)
-        raise UsageError(
-            f"parameter {name!r} is the number of ranks: its values must be whole numbers of at "
-            f"least 1, got {got}"
-        )
-    return int(max(values))

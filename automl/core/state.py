@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Final
@@ -33,44 +33,74 @@ from .resources import Budget
 from .spec import SweepSpec
 from .trial import AGENT, Trial, TrialIndex, TrialState, without_held
 
+ENQUEUE: Final = "enqueue"  # the kind of the command that gives a configuration to try
 
-class BudgetUse:
-    """The use of a budget, as a fold of the events of trials; each call is O(1).
 
-    Args:
-        spec: of the sweep.
+class SweepState:
+    """The state of one sweep after the events that were applied.
+
+    Attributes:
+        number: of the last record that was applied.
+        environment: where the sweep was created.
+        trials: every trial by number; the list grows and its items are replaced.
+        index: of the trials by state.
+        seconds: of the sweep, at the latest event.
+        closed: how the last controller ended its run: "finished", "interrupted" or "failed";
+            "interrupted" before the first, and if the sweep has gone on since.
+        reason: why it has ended.
+        busy_slots: that running attempts take.
+        limits: of parameters that a person has narrowed, as JSON data (`suggesters.domain.Limit`).
+        requests: commands that wait for an answer or a trial, by number of their record, in order.
+        stop_number: number of the latest command to stop the sweep; 0 if there is none.
+        values: of finished trials for the first goal, by number; None of those that have none.
     """
 
-    def __init__(self, spec: SweepSpec) -> None:
-        self._spec = spec
-        self.busy_slots = 0
-        self._worker_seconds = 0.0  # of attempts that have ended
+    def __init__(self) -> None:
+        self.number = self.stop_number = 0
+        self.environment: Mapping[str, Any] = {}
+        self.trials: list[Trial] = []
+        self.index = TrialIndex()
+        self._spec: SweepSpec | None = None
+        self.busy_slots = self._num_ended = 0
+        # Of attempts that have ended, by slots and without; over running ones: begin times slots.
+        self._worker_seconds = self._ended_seconds = self._begin_sum = 0.0
         self._attempts: dict[int, tuple[float, int]] = {}  # begin and slots of running attempts
-        self._begin_sum = 0.0  # over running attempts: begin times slots
-        self._num_ended = 0
-        self._ended_seconds = 0.0
         self._reached: int | None = None  # the trial that has reached the target
         self._shortest = math.inf  # seconds of the shortest attempt that taught something
+        self.seconds = 0.0
+        self.closed, self.reason = "interrupted", ""
+        self.limits: dict[str, Any] = {}
+        self.requests: dict[int, Command] = {}
+        self.values: dict[int, float | None] = {}
 
-    def specify(self, spec: SweepSpec, trials: Iterable[Trial] = ()) -> None:
-        """Go on with another specification, whose target some of the trials may have reached."""
-        self._spec = spec
-        self._reached = None
-        for trial in trials:
-            self.check_target(trial)
+    @property
+    def spec(self) -> SweepSpec:
+        """The newest specification."""
+        if self._spec is None:
+            raise StoreError("the log of the sweep does not begin with its specification")
+        return self._spec
 
-    def begin(self, number: int, at: float, slots: int) -> None:
-        """An attempt of a trial begins at this time."""
-        self._attempts[number] = (at, slots)
-        self._begin_sum += at * slots
-        self.busy_slots += slots
+    @spec.setter
+    def spec(self, spec: SweepSpec) -> None:
+        """Go on with a specification; its dictionary may have less."""
+        self._spec, self._reached, self.values = spec, None, {}
+        for trial in self.trials:
+            self._evaluate(trial)
+            self._check_target(trial)
+
+    @property
+    def trials_left(self) -> int:
+        """How many more trials the budget allows."""
+        limit = self.spec.budget.trials
+        return 2**31 if limit is None else max(limit - len(self.trials), 0)
+
+    # the use of the budget; each call is O(1)
 
     def begun(self, number: int) -> float:
         """When the running attempt of a trial began; 0 if none runs."""
         return self._attempts[number][0] if number in self._attempts else 0.0
 
-    def end(self, trial: Trial, seconds: float) -> None:
-        """The attempt of a trial has ended after this many seconds."""
+    def _end(self, trial: Trial, seconds: float) -> None:
         at, slots = self._attempts.pop(trial.number, (0.0, 0))
         self._begin_sum -= at * slots
         self.busy_slots -= slots
@@ -80,21 +110,20 @@ class BudgetUse:
             self._ended_seconds += seconds
             if trial.state in (TrialState.COMPLETED, TrialState.STOPPED, TrialState.PAUSED):
                 self._shortest = min(self._shortest, seconds)
-        self.check_target(trial)
+        self._check_target(trial)
 
-    def check_target(self, trial: Trial) -> None:
-        """Check whether a trial that has reported or ended reaches the target."""
-        spec, target = self._spec, self._spec.budget.target
+    def _check_target(self, trial: Trial) -> None:
+        spec, target = self.spec, self.spec.budget.target
         if target is None or self._reached is not None:
             return
-        value = ranking.value(trial, spec.goals[0], spec.constraints)
         goal = spec.goals[0]
+        value = ranking.value(trial, goal, spec.constraints)
         if value is not None and goal.loss(value) <= goal.loss(target):
             self._reached = trial.number
 
     def reason_to_end(self, now: float) -> str:
         """Why the sweep must end now; "" if it goes on."""
-        budget = self._spec.budget
+        budget = self.spec.budget
         if self._reached is not None:
             return f"trial {self._reached} has reached the target {budget.target:g}"
         if budget.time is not None and now >= budget.time:
@@ -112,10 +141,10 @@ class BudgetUse:
         Args:
             slots: that the trial would take.
         """
-        budget = self._spec.budget
+        budget = self.spec.budget
         if self._shortest == math.inf:
             return ""
-        within = [goal.within for goal in self._spec.goals if goal.within is not None]
+        within = [goal.within for goal in self.spec.goals if goal.within is not None]
         needed = min([self._shortest, *within])
         left = math.inf if budget.time is None else budget.time - now
         if budget.worker_time is not None:
@@ -129,7 +158,7 @@ class BudgetUse:
 
     def seconds_left(self, now: float) -> float:
         """Seconds until a time budget can run out at the earliest; infinite without one."""
-        budget = self._spec.budget
+        budget = self.spec.budget
         left = math.inf
         if budget.time is not None:
             left = budget.time - now
@@ -139,91 +168,19 @@ class BudgetUse:
 
     def spent(self, now: float, num_trials: int) -> float:
         """The share of the budget that is spent, from 0 to 1, of the limit that ends first."""
-        share = self._spec.budget.spent(num_trials, now, self.worker_time(now))
+        share = self.spec.budget.spent(num_trials, now, self.worker_time(now))
         return min(1.0, share or 0.0)
 
     @property
     def trial_seconds(self) -> float:
-        """Mean duration of an attempt; infinite before the first has ended."""
-        return self._ended_seconds / self._num_ended if self._num_ended else math.inf
+        """Mean duration of an attempt; 0 before the first has ended."""
+        return self._ended_seconds / max(self._num_ended, 1)
 
     def worker_time(self, now: float) -> float:
         """Seconds summed over slots, including running attempts."""
         return self._worker_seconds + now * self.busy_slots - self._begin_sum
 
-
-STOP: Final = "stop"  # the kind of the command that ends the sweep
-LIMITS: Final = "limits"  # the kind of the command that narrows parameters
-ENQUEUE: Final = "enqueue"  # the kind of the command that gives a configuration to try
-_UNANSWERED: Final = (STOP, LIMITS)  # kinds of commands that get no answer
-_UNLIMITED: Final = 2**31
-
-
-class SweepState:
-    """The state of one sweep after the events that were applied.
-
-    Attributes:
-        number: of the last record that was applied.
-        environment: where the sweep was created.
-        trials: every trial by number; the list grows and its items are replaced.
-        index: of the trials by state.
-        seconds: of the sweep, at the latest event.
-        closed: how the last controller ended its run: "finished", "interrupted" or "failed";
-            "interrupted" before the first, and if the sweep has gone on since.
-        reason: why it has ended.
-        limits: of parameters that a person has narrowed, as JSON data (`suggesters.domain.Limit`).
-        requests: commands that wait for an answer or a trial, by number of their record, in order.
-        stop_number: number of the latest command to stop the sweep; 0 if there is none.
-        values: of finished trials for the first goal, by number; None of those that have none.
-    """
-
-    def __init__(self) -> None:
-        self.number = 0
-        self._spec: SweepSpec | None = None
-        self.environment: Mapping[str, Any] = {}
-        self.trials: list[Trial] = []
-        self.index = TrialIndex()
-        self._use: BudgetUse | None = None
-        self.seconds = 0.0
-        self.closed = "interrupted"
-        self.reason = ""
-        self.limits: dict[str, Any] = {}
-        self.requests: dict[int, Command] = {}
-        self.stop_number = 0
-        self.values: dict[int, float | None] = {}
-
-    @property
-    def spec(self) -> SweepSpec:
-        """The newest specification."""
-        if self._spec is None:
-            raise StoreError("the log of the sweep does not begin with its specification")
-        return self._spec
-
-    @spec.setter
-    def spec(self, spec: SweepSpec) -> None:
-        """Go on with a specification; its dictionary may have less."""
-        if self._use is None:
-            self._use = BudgetUse(spec)
-        elif self._spec != spec:
-            self._use.specify(spec, self.trials)
-        self._spec, before = spec, self._spec
-        if before and (spec.goals, spec.constraints) != (before.goals, before.constraints):
-            self.values = {}
-            for trial in self.trials:
-                self._evaluate(trial)
-
-    @property
-    def use(self) -> BudgetUse:
-        """The use of the budget."""
-        if self._use is None:
-            raise StoreError("the log of the sweep does not begin with its specification")
-        return self._use
-
-    @property
-    def trials_left(self) -> int:
-        """How many more trials the budget allows."""
-        limit = self.spec.budget.trials
-        return _UNLIMITED if limit is None else max(limit - len(self.trials), 0)
+    # the fold
 
     def visible_trials(self) -> Sequence[Trial]:
         """Every trial by number, as stoppers see it."""
@@ -260,54 +217,45 @@ class SweepState:
 
     def _apply_to_trial(self, event: TrialEvent) -> Trial | None:
         trials, number = self.trials, event.trial
-        known = number < len(trials)
-        if not known and number != len(trials):
+        if number > len(trials):
             raise StoreError(f"the next trial of the sweep is {len(trials)}, got {number}")
-        before = trials[number] if known else None
+        before = trials[number] if number < len(trials) else None
         after = fold(before, event)
         if after is None or after is before:
             return None
-        if known:
-            trials[number] = after
-        else:
-            trials.append(after)
+        trials[number : number + 1] = [after]  # the next one is added
         self.index.update(after)
         if isinstance(event, Report):
-            self.use.check_target(after)
-        else:
-            self._count(event, before, after)
-            self._evaluate(after)
-        return after
-
-    def _evaluate(self, trial: Trial) -> None:
-        """Note the value of a trial, once it is finished."""
-        if trial.state.finished:
-            spec = self.spec
-            self.values[trial.number] = ranking.value(trial, spec.goals[0], spec.constraints)
-
-    def _count(self, event: TrialEvent, before: Trial | None, after: Trial) -> None:
-        """Take an event into account that has changed a trial."""
-        use = self.use
+            self._check_target(after)
+            return after
         if isinstance(event, Begun):
-            use.begin(after.number, event.at, event.slots)
+            self._attempts[number] = (event.at, event.slots)
+            self._begin_sum += event.at * event.slots
+            self.busy_slots += event.slots
         elif isinstance(event, Ended):
-            use.end(after, event.outcome.seconds)
+            self._end(after, event.outcome.seconds)
         elif isinstance(event, Moved) and before and before.state is TrialState.RUNNING:
-            use.end(after, event.seconds)
+            self._end(after, event.seconds)
         elif isinstance(event, Proposed) and event.command is not None:
             self.requests.pop(event.command, None)
         if after.state is TrialState.WAITING or isinstance(event, Begun):
             self.closed, self.reason = "interrupted", ""
+        self._evaluate(after)
+        return after
+
+    def _evaluate(self, trial: Trial) -> None:
+        """Note the value of a trial, once it is finished."""
+        spec = self.spec
+        if trial.state.finished:
+            self.values[trial.number] = ranking.value(trial, spec.goals[0], spec.constraints)
 
     def _command(self, command: Command, number: int) -> None:
-        if command.kind == STOP:
+        if command.kind == "stop":
             self.stop_number = number
-        elif command.kind == LIMITS:
-            for name, limit in command.content.items():
-                self.limits.pop(name, None)
-                if limit is not None:
-                    self.limits[name] = limit
-        if command.kind not in _UNANSWERED:
+        elif command.kind == "limits":
+            limits = {**self.limits, **command.content}
+            self.limits = {name: limit for name, limit in limits.items() if limit is not None}
+        else:
             self.requests[number] = command
 
 
@@ -368,7 +316,7 @@ class Snapshot:
         """
         spec = state.spec
         is_limited = spec.budget.spent() is not None
-        share = state.use.spent(seconds, len(state.index.known)) if is_limited else None
+        share = state.spent(seconds, len(state.index.known)) if is_limited else None
         return cls(
             spec.name,
             shown,

@@ -1,7 +1,5 @@
 """Texts for people: values in tables and messages, and the line that resumes a sweep."""
 
-from __future__ import annotations
-
 import math
 import re
 import shlex
@@ -16,7 +14,7 @@ from workers.protocol import Cause
 
 from .events import Proposed
 from .spec import KEYS, SweepSpec
-from .state import Snapshot
+from .state import INFEASIBLE, Snapshot
 from .trial import Trial, TrialState
 
 _MISTAKE_HINT = (
@@ -51,7 +49,7 @@ def printable(raw: str, keep: str = "") -> str:
 
 
 def _escaped(control: str) -> str:
-    """The escape of a control character that Python and JSON read alike."""
+    # As Python and JSON read it alike.
     return {"\n": r"\n", "\r": r"\r", "\t": r"\t"}.get(control, f"\\u{ord(control):04x}")
 
 
@@ -119,20 +117,15 @@ def state_of(trial: Trial, snapshot: Snapshot) -> str:
 
 def violation(trial: Trial, snapshot: Snapshot) -> str:
     """`infeasible: size 12 > 10`; "" unless a trial has ended without a feasible value."""
-    ended = trial.state in (TrialState.COMPLETED, TrialState.STOPPED)
-    if not ended or snapshot.value(trial) is not None:
+    if snapshot.outcome(trial) != INFEASIBLE:
         return ""
-    for constraint in snapshot.constraints:
-        if constraint.holds(trial.metrics):
-            continue
-        name, bound = constraint.metric, constraint.bound
-        if name not in trial.metrics:
-            return f"infeasible: no {name}"
-        sign = ">" if constraint.upper else "<"
-        return (
-            f"infeasible: {name} {metric(name, trial.metrics[name])} {sign} {metric(name, bound)}"
-        )
-    return ""
+    first = next(one for one in snapshot.constraints if not one.holds(trial.metrics))
+    name, sign = first.metric, ">" if first.upper else "<"
+    if name not in trial.metrics:
+        return f"infeasible: no {name}"
+    return (
+        f"infeasible: {name} {metric(name, trial.metrics[name])} {sign} {metric(name, first.bound)}"
+    )
 
 
 def why_no_best(snapshot: Snapshot) -> str:
@@ -142,11 +135,12 @@ def why_no_best(snapshot: Snapshot) -> str:
     ended = snapshot.in_state(TrialState.COMPLETED, TrialState.STOPPED)
     succeeded = [trial for trial in ended if not trial.pruned]
     if ended and not succeeded:
-        some = f"{len(ended)} of {len(snapshot.trials)} trials stopped themselves (TrialPruned)"
-        return f"No trial has succeeded. {some}.{reasons(failed)}"
-    if succeeded and any(goal.metric in trial.metrics for trial in succeeded):
-        rules = " and ".join(str(constraint) for constraint in snapshot.constraints)
-        return f"No trial satisfies {rules}."
+        return (
+            f"No trial has succeeded. {len(ended)} of {len(snapshot.trials)} trials stopped "
+            f"themselves (TrialPruned).{reasons(failed)}"
+        )
+    if any(goal.metric in trial.metrics for trial in succeeded):
+        return f"No trial satisfies {' and '.join(map(str, snapshot.constraints))}."
     if succeeded and not failed:
         return f"No trial has succeeded. No trial has reported {goal.metric}."
     if not failed:
@@ -183,11 +177,8 @@ def why_early(snapshot: Snapshot) -> str:
 
 def commonest_failure(failed: Sequence[Trial]) -> tuple[int, Trial]:
     """How many trials failed by the commonest error, and the first of them."""
-    alike: dict[tuple[str, ...], list[Trial]] = {}
-    for trial in failed:
-        alike.setdefault(trial.error, []).append(trial)
-    most = max(alike.values(), key=len)
-    return len(most), most[0]
+    ((error, count),) = Counter(trial.error for trial in failed).most_common(1)
+    return count, next(trial for trial in failed if trial.error == error)
 
 
 def has_default(snapshot: Snapshot) -> bool:
@@ -221,8 +212,7 @@ def outcomes(snapshot: Snapshot, counts: Mapping[str, int]) -> list[str]:
     """
     shown = ("running", "completed", "infeasible", "stopped", "paused")
     found = [f"{counts[word]} {word}" for word in shown if counts.get(word)]
-    failed = failure_text(snapshot.trials)
-    return [*found, failed] if failed else found
+    return [*found, *filter(None, [failure_text(snapshot.trials)])]
 
 
 def reasons(failed: Iterable[Trial]) -> str:

@@ -67,8 +67,7 @@ class LearningCurve(Sequence[CurvePoint]):
     __slots__ = ("_metrics", "_records", "_rows", "constraints", "goal")
 
     def __init__(self, goal: Goal, constraints: Sequence[Constraint] = ()) -> None:
-        self.goal = goal
-        self.constraints = tuple(constraints)
+        self.goal, self.constraints = goal, tuple(constraints)
         self._rows = array("d")
         self._metrics: dict[str, float] = {}  # the newest that the constraints need
         # Of the reports that lack the metrics of these constraints and satisfy the others: the
@@ -79,8 +78,7 @@ class LearningCurve(Sequence[CurvePoint]):
         return len(self._rows) // WIDTH
 
     def __getitem__(self, place: int) -> CurvePoint:  # type: ignore[override]
-        if not 0 <= place < len(self):
-            raise IndexError(f"there are {len(self)} points, got index {place}")
+        place = range(len(self))[place]
         return CurvePoint(*self._rows[place * WIDTH : (place + 1) * WIDTH])
 
     def table(self, count: int) -> Sequence[float]:
@@ -201,9 +199,7 @@ class ReportLog(Sequence[ReportPoint]):
         if len(self._points) != self._count:
             return ReportLog((*self, point))
         made = object.__new__(ReportLog)
-        made._points = self._points
-        made._curves = self._curves
-        made._count = self._count + 1
+        made._points, made._curves, made._count = self._points, self._curves, self._count + 1
         self._points.append(point)
         return made
 
@@ -234,11 +230,10 @@ class ReportLog(Sequence[ReportPoint]):
         return curve
 
     def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return tuple(self._points[i] for i in range(*index.indices(self._count)))
-        if not -self._count <= index < self._count:
-            raise IndexError(f"there are {self._count} reports, got index {index}")
-        return self._points[index % self._count]
+        places = range(self._count)[index]
+        if isinstance(places, range):  # of a slice
+            return tuple(self._points[place] for place in places)
+        return self._points[places]
 
     def __len__(self) -> int:
         return self._count
@@ -279,7 +274,14 @@ _S = TrialState
 TRANSITIONS: Final[Mapping[TrialState, frozenset[TrialState]]] = {
     _S.WAITING: frozenset({_S.RUNNING, _S.FAILED, _S.STOPPED, _S.INTERRUPTED}),
     _S.RUNNING: frozenset(
-        {_S.COMPLETED, _S.STOPPED, _S.FAILED, _S.PAUSED, _S.INTERRUPTED, _S.WAITING}
+        {
+            _S.COMPLETED,
+            _S.STOPPED,
+            _S.FAILED,
+            _S.PAUSED,
+            _S.INTERRUPTED,
+            _S.WAITING,
+        }
     ),
     _S.PAUSED: frozenset({_S.WAITING, _S.STOPPED}),
     _S.INTERRUPTED: frozenset({_S.WAITING, _S.STOPPED, _S.FAILED}),
@@ -453,69 +455,53 @@ def check_transition(before: TrialState, after: TrialState) -> None:
 
 
 class TrialIndex:
-    """The trials of a sweep: waiting, running, and known ones (finished, paused or interrupted)."""
+    """The trials of a sweep by state.
 
-    def __init__(self, trials: Iterable[Trial] = ()) -> None:
-        self._known: list[Trial] = []
-        self._numbers: list[int] = []  # of the known trials
-        self._running: dict[int, Trial] = {}
-        self._leased: dict[int, Trial] = {}
-        self._waiting: dict[int, Trial] = {}
-        self.held: set[int] = set()  # numbers of those that people have paused
-        for trial in trials:
-            self.update(trial)
+    Attributes:
+        known: finished, paused and interrupted trials, by number.
+        held: numbers of those that people have paused.
+    """
 
-    @property
-    def known(self) -> list[Trial]:
-        """Finished, paused and interrupted trials, by number; later updates change this list."""
-        return self._known
+    def __init__(self) -> None:
+        self.known: list[Trial] = []
+        self.held: set[int] = set()
+        self._open: dict[int, Trial] = {}  # waiting and running
 
     @property
     def pending(self) -> list[Trial]:
         """Waiting and running trials, by number."""
-        return _by_number(self._waiting | self._running)
+        return [self._open[number] for number in sorted(self._open)]
 
     @property
     def running(self) -> list[Trial]:
         """Running trials, in no order."""
-        return list(self._running.values())
+        return [trial for trial in self._open.values() if trial.state is TrialState.RUNNING]
 
     @property
-    def leased(self) -> list[Trial]:
-        """Running trials that agents hold, in no order."""
-        return list(self._leased.values())
+    def leased(self) -> list[tuple[Trial, Leased]]:
+        """Running trials that agents hold, with their leases, in no order."""
+        return [(trial, trial.lease) for trial in self.running if trial.lease is not None]
 
     @property
     def waiting(self) -> list[Trial]:
         """Waiting trials, by number."""
-        return _by_number(self._waiting)
+        return [trial for trial in self.pending if trial.state is TrialState.WAITING]
 
     @property
     def next_waiting(self) -> Trial | None:
         """The waiting trial with the lowest number."""
-        return self._waiting[min(self._waiting)] if self._waiting else None
+        return next(iter(self.waiting), None)
 
     def update(self, trial: Trial) -> None:
         """Add a new trial, or replace one that has changed."""
-        number, state = trial.number, trial.state
-        for group in (self._running, self._leased, self._waiting):
-            group.pop(number, None)
+        number, known = trial.number, self.known
+        self._open.pop(number, None)
         self.held.discard(number)
-        place = bisect_left(self._numbers, number)
-        if place < len(self._numbers) and self._numbers[place] == number:
-            del self._numbers[place], self._known[place]
-        if state is TrialState.RUNNING:
-            self._running[number] = trial
-            if trial.lease is not None:
-                self._leased[number] = trial
-        elif state is TrialState.WAITING:
-            self._waiting[number] = trial
-        else:
-            self._numbers.insert(place, number)
-            self._known.insert(place, trial)
-        if trial.held and state is TrialState.PAUSED:
+        place = bisect_left(known, number, key=lambda one: one.number)
+        replaced = place < len(known) and known[place].number == number
+        is_open = trial.state in (TrialState.WAITING, TrialState.RUNNING)
+        known[place : place + replaced] = [] if is_open else [trial]
+        if is_open:
+            self._open[number] = trial
+        elif trial.held:
             self.held.add(number)
-
-
-def _by_number(trials: Mapping[int, Trial]) -> list[Trial]:
-    return [trials[number] for number in sorted(trials)]

@@ -1,13 +1,9 @@
 """Dispatchers: `local`, `ray`, `inline` (this process), `agents` (elsewhere), `simulated`."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from search_spaces.plugins import Registry
 
-if TYPE_CHECKING:
-    from .base import Dispatcher
+from .base import Dispatcher
+from .inline import AgentsDispatcher
 
 DISPATCHERS: Registry[Dispatcher] = Registry(
     "dispatcher",
@@ -15,4 +11,5 @@ DISPATCHERS: Registry[Dispatcher] = Registry(
     "automl.dispatchers",
     "automl.dispatch.base:Dispatcher",
     others=("gpus",),
+    rows={"agents": AgentsDispatcher},
 )

@@ -7,11 +7,12 @@ from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-from automl.core import SweepSpec
-from automl.core.spec import check_room
+from automl.core import SweepSpec, check_room
 from search_spaces.errors import UsageError, needs
+from workers.runtime.devices import visible_gpus
 
 from .base import Dispatcher
+from .inline import AgentsDispatcher, InlineDispatcher
 
 
 def choose_dispatcher(name: str, ray_address: str | None) -> tuple[str, str | None]:
@@ -73,14 +74,8 @@ def make_dispatcher(
             reached.
     """
     if name == "agents":
-        from .agents import AgentsDispatcher
-
         return AgentsDispatcher()
     if name == "inline":
-        from workers.runtime.devices import visible_gpus
-
-        from .inline import InlineDispatcher
-
         gpus = visible_gpus() if spec.resources.gpus > 0 else []
         return InlineDispatcher(local_slots(spec), objective, gpus)
     if name == "local":

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
-from automl.core.resources import WorkerRange
+from automl.core import WorkerRange
 from automl.errors import AutomlError
 from workers.protocol import Assignment, Event, StopRequest
 

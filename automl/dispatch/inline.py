@@ -1,4 +1,4 @@
-"""Runs trials in this process, one at a time: for debugging, and for tests that must repeat."""
+"""Runs trials in this process, one at a time, or none at all: then agents elsewhere run them."""
 
 import os
 import socket
@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Final
 
+from automl.core import WorkerRange
 from search_spaces.errors import StoreError
 from workers.protocol import Assignment, Event, Outcome, Started, StopRequest, lost
 
 from .base import Dispatcher
 
+__all__ = ["InlineDispatcher"]
 PULSE_SECONDS: Final = 0.1  # how often the controller may commit while an objective computes
 
 
@@ -84,7 +86,7 @@ class InlineDispatcher(Dispatcher):
         begun = time.monotonic()
         try:
             outcome = self._run(assignment, lambda event: self._deliver(assignment, event))
-        except KeyboardInterrupt:  # the second Ctrl-C: see `automl.control.shutdown`
+        except KeyboardInterrupt:  # the second Ctrl-C: see `automl.control.machine`
             seconds = time.monotonic() - begun
             outcome = lost(assignment, "ended by force", failure="preempted", seconds=seconds)
         with self._lock:
@@ -132,3 +134,18 @@ class InlineDispatcher(Dispatcher):
     def _beat(self) -> None:
         while not self._closed.wait(PULSE_SECONDS):
             self._deliver(self._current, None)
+
+
+class AgentsDispatcher(InlineDispatcher):
+    """No slots: every trial is run by an agent elsewhere (`automl ask`), served between polls."""
+
+    name = "agents"
+    patience = 0.1
+    serial: ClassVar[bool] = False
+    estimates: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        super().__init__(num_slots=0)
+
+    def scale(self, workers: WorkerRange) -> None:
+        """Do nothing: the sweep has this many workers once a controller runs it."""

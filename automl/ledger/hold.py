@@ -3,8 +3,6 @@
 On a SQLite file it has the lock of the sweep's folder too, which the kernel frees when it ends.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import logging
@@ -22,8 +20,17 @@ from automl.core.arguments import compact_json
 from automl.errors import StoreError
 from workers.files.folder import Folder
 
-from .database import SWEEPS, Database, HeldError, Sweep
-from .log import LogRecord, append, apply, records_after, rows_of
+from .database import (
+    SWEEPS,
+    Database,
+    HeldError,
+    LogRecord,
+    Sweep,
+    append,
+    apply,
+    records_after,
+    rows_of,
+)
 
 STALE_SECONDS: Final = 60.0  # without a heartbeat: then a holder on another host is dead
 
@@ -44,13 +51,7 @@ def process_started(pid: int) -> float | None:
     """Start of a process, independent of clock changes; None if there is no such process."""
     try:
         return float(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
-    except (OSError, IndexError, ValueError):
-        pass
-    import psutil
-
-    try:
-        return float(psutil.Process(pid).create_time())
-    except psutil.Error:
+    except OSError:
         return None
 
 
@@ -115,20 +116,16 @@ class Hold:
         *,
         brief: bool = False,
     ) -> None:
-        self.state = state
+        self.state, self.sweep = state, before
         self.taken: int = before.last
         self.seconds: float = before.seconds
         self.earlier_state = shown_state(before)
-        self.sweep = before
         self.uncommitted: list[SweepEvent] = []
-        self._database = database
+        self._database, self._lock = database, lock
         self._fence = before.fence + 1
         self._tried: set[tuple[int, int]] = set()  # records of a commit without an answer
-        self._lock = lock
         self._connection = database.connection()
-        self._taken_at = time.time()
-        self._heartbeat: float = before.heartbeat if before.fence else self._taken_at
-        self._clock_ahead: float = before.now - self._taken_at  # of the store's clock, before ours
+        self._clock_ahead: float = before.now - time.time()  # of the store's clock, before ours
         values = {
             "host": socket.gethostname(),
             "pid": os.getpid(),
@@ -191,7 +188,9 @@ class Hold:
 
     def absence(self, until: float) -> float:
         """For how long nobody held the sweep before it was taken, up to `until` on that clock."""
-        return max(0.0, min(self._taken_at + self._clock_ahead, until) - self._heartbeat)
+        taken: float = self.sweep.now
+        before = float(self.sweep.heartbeat) if self.sweep.fence else taken
+        return max(0.0, min(taken, until) - before)
 
     def release(self) -> None:
         """Let another controller hold the sweep. If this cannot be written, the hold runs out."""

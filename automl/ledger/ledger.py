@@ -37,14 +37,18 @@ from .database import (
     SWEEPS,
     Database,
     HeldError,
+    LogRecord,
     Sweep,
+    append,
+    apply,
     damaged,
     locate,
     open_database,
+    records_after,
+    rows_of,
     translated,
 )
 from .hold import Hold, holder_alive, locked, refusal, shown_state
-from .log import LogRecord, append, apply, records_after, rows_of
 
 T = TypeVar("T")
 MAX_COMMANDS: Final = 1000  # the newest ones, that a follower keeps
@@ -80,9 +84,9 @@ class SweepInfo:
 def _info(sweep: Sweep) -> SweepInfo:
     state = shown_state(sweep)
     host, pid = (sweep.host, sweep.pid) if state == "running" else ("", 0)
+    facts = (sweep.name, state, sweep.created, sweep.seconds, sweep.num_trials, host, pid)
     version = (sweep.id, sweep.created, sweep.last, sweep.fence, sweep.commits, sweep.held)
-    facts = (sweep.name, state, sweep.created, sweep.seconds, sweep.num_trials)
-    return SweepInfo(*facts, host, pid, version)
+    return SweepInfo(*facts, version)
 
 
 class Follower:
@@ -101,8 +105,7 @@ class Follower:
     info: SweepInfo
 
     def __init__(self, database: Database, name: str) -> None:
-        self._database = database
-        self._name = name
+        self._database, self._name = database, name
         self._status: dict[str, Any] = {}  # further facts of the controller that runs
         self._known: tuple[int, float] | None = None  # its id and when it was created
         self.state = SweepState()
@@ -112,8 +115,13 @@ class Follower:
 
     def snapshot(self) -> Snapshot:
         """The sweep as it was last read."""
-        shown, events = self.info.state, tuple(self.events)
-        return Snapshot.of(self.state, shown, self.info.seconds, events=events, **self._status)
+        return Snapshot.of(
+            self.state,
+            self.info.state,
+            self.info.seconds,
+            events=tuple(self.events),
+            **self._status,
+        )
 
     def refresh(self) -> Sequence[int]:
         """Read what is new; return the numbers of the trials that changed.
@@ -176,11 +184,10 @@ class Ledger:
     """
 
     def __init__(self, database: Database, file: Path | None, folder: Path | None) -> None:
-        self._database = database
+        self._database, self.name = database, database.name
         # In memory only the workers of a sweep make it.
         self._folder = folder or Path(tempfile.gettempdir(), f"automl-{uuid.uuid4().hex}")
         self._lockable = file is not None
-        self.name = database.name
         self._held: dict[str, Hold] = {}
 
     @classmethod
@@ -228,10 +235,9 @@ class Ledger:
 
     def state(self, sweep: str) -> SweepState:
         """The state of the sweep, which is the caller's own."""
-
-        state = SweepState()
-        apply(state, self.read(sweep))
-        return state
+        follower = self.follow(sweep)
+        follower.refresh()
+        return follower.state
 
     def trials(self, sweep: str) -> list[Trial]:
         """Every trial by number, with its reports."""
@@ -262,7 +268,7 @@ class Ledger:
     def answer(self, sweep: str, command: int) -> tuple[Answered | None, bool]:
         """The answer to a request, None if there is none yet; and whether a controller runs."""
 
-        is_held = read_sweep(self._database, sweep, lambda _, found: holder_alive(found))
+        is_held = holder_alive(self._row(sweep))
         for _, _, event, _ in self.read(sweep, command):
             if isinstance(event, Answered) and event.command == command:
                 return event, True
@@ -276,7 +282,7 @@ class Ledger:
         """Read everything; raise StoreError if a page or a record is damaged or missing."""
         if not self._database.is_server:
             query = sa.text("PRAGMA integrity_check(1)")
-            found = self._database.run(lambda connection: connection.execute(query).scalar())
+            found = self._database.run(lambda connection: connection.scalar(query))
             if found != "ok":
                 raise damaged(self.name, str(found))
         for info in self.sweeps():

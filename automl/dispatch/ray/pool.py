@@ -12,8 +12,7 @@ import ray
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from automl.core import Resources
-from automl.core.resources import WorkerRange
+from automl.core import Resources, WorkerRange
 from automl.dispatch.base import GangShape
 from automl.errors import AutomlError, UsageError
 from workers.runtime.actor import CONCURRENCY_GROUPS, Actor

@@ -9,7 +9,7 @@ import pytest
 from objectives import make_spec
 
 import automl
-from automl.control.beginning import check_repeated, with_artifacts
+from automl.control.beginning import with_artifacts
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from workers.artifacts.copies import Copies
@@ -53,15 +53,6 @@ def test_failed_trials_lose_their_checkpoints_there(
     }
     sizes = Copies(place).sizes()
     assert sum(size for name, size in sizes.items() if "object-" in name) == 4 * 1000 + 5 * 4
-
-
-def test_a_location_of_the_ledger_must_be_repeated() -> None:
-    stored = make_spec(artifacts="/kept", artifacts_folder="test-1")
-    check_repeated(stored, "/kept")
-    check_repeated(stored, "none")
-    for given in ("", "/other"):
-        with pytest.raises(UsageError, match="add --artifacts /kept "):
-            check_repeated(stored, given)
 
 
 def test_each_sweep_has_a_folder_of_its_own_and_keeps_it() -> None:

@@ -1,5 +1,7 @@
 """Earlier sweeps of a store: what is found, recorded and learned from them."""
 
+import shutil
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 
 import automl
 from automl import Choice, Float, Space
-from automl.core import SweepSpec, parse_goals
+from automl.core import SweepSpec
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.report.page import settings
@@ -17,15 +19,13 @@ from automl.report.record import Record
 SPACE = Space(Float("lr", 1e-5, 1e-1, log=True), Choice("optimizer", ["sgd", "adam"]))
 WIDER = Space(*SPACE.parameters.values(), Float("dropout", 0.0, 0.5))
 OTHER = Space(Float("x", 0.0, 1.0), Float("y", 0.0, 1.0))
-GOALS = parse_goals("minimize loss")
-
-
-def loss(params: Any) -> float:
-    return float((np.log10(params["lr"]) + 3.5) ** 2 + (params["optimizer"] == "sgd"))
 
 
 def objective(trial: Any) -> dict[str, float]:
-    return {"loss": loss(trial.params) if "lr" in trial.params else trial.params["x"]}
+    params = trial.params
+    if "lr" not in params:
+        return {"loss": params["x"]}
+    return {"loss": float((np.log10(params["lr"]) + 3.5) ** 2 + (params["optimizer"] == "sgd"))}
 
 
 def swept(store: Path, name: str, space: Space = SPACE, **options: Any) -> Any:
@@ -33,59 +33,51 @@ def swept(store: Path, name: str, space: Space = SPACE, **options: Any) -> Any:
     return automl.sweep(objective, space, "minimize loss", name=name, store=str(store), **given)
 
 
-def spec_of(store: Path, name: str) -> SweepSpec:
-    ledger = Ledger.open(str(store), readonly=True)
-    try:
-        return ledger.spec(name)
-    finally:
-        ledger.close()
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the sweeps `first`, of 10 trials, and `unlike`, of another space."""
+    folder = tmp_path_factory.mktemp("known")
+    swept(folder, "first", seed=3)
+    swept(folder, "unlike", OTHER, trials=1)
+    return folder
 
 
-def test_a_sweep_of_an_overlapping_space_is_recorded(tmp_path: Path) -> None:
-    first = swept(tmp_path, "first")
-    swept(tmp_path, "second", WIDER, suggester="bayes", prior="like:first", trials=4)
-    spec = spec_of(tmp_path, "second")
+@pytest.fixture
+def store(known: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(known, tmp_path / "store"))
+
+
+def test_a_sweep_of_an_overlapping_space_is_recorded_and_learned_from(store: Path) -> None:
+    first = automl.load("first", store)
+    swept(store, "second", WIDER, suggester="bayes", prior="like:first", trials=1)
+    with closing(Ledger.open(store, readonly=True)) as ledger:
+        spec = ledger.spec("second")
+        rows = dict(settings(Record.read(ledger, "second")))  # type: ignore[arg-type]
     assert list(spec.earlier) == ["first"]
     assert spec.earlier["first"]["params"] == [trial.params for trial in first.trials]
     assert SweepSpec.from_dict(spec.to_dict()) == spec
-    ledger = Ledger.open(str(tmp_path), readonly=True)
-    rows = dict(settings(Record.read(ledger, "second")))  # type: ignore[arg-type]
-    ledger.close()
     assert rows["learned from"] == "10 trials of first"
-
-
-def test_a_resumed_sweep_suggests_the_same_although_the_store_has_changed(tmp_path: Path) -> None:
-    for store in ("a", "b"):
-        swept(tmp_path / store, "first", seed=3)
-    given: dict[str, Any] = {"suggester": "bayes", "prior": "like:first"}
-    whole = swept(tmp_path / "a", "second", trials=7, **given)
-    swept(tmp_path / "b", "second", trials=5, **given)
-    swept(tmp_path / "b", "third")
-    part = swept(tmp_path / "b", "second", trials=7, resume=True, **given)
-    assert [t.params for t in part.trials] == [t.params for t in whole.trials]
-
-
-def test_the_optimizer_learns_from_a_sweep_of_its_store(tmp_path: Path) -> None:
-    first = swept(tmp_path, "first", trials=20)
-    with automl.Optimizer(SPACE, "minimize loss", store=str(tmp_path), prior="like:first") as found:
+    with automl.Optimizer(SPACE, "minimize loss", store=str(store), prior="like:first") as found:
         assert found.ask().params == first.best.params
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"prior": "like:absent"}, "no sweep named 'absent'"),
-        ({"prior": "like:unlike"}, "has no successful trial with loss"),
-        ({"prior": "like:first", "suggester": "tpe"}, "'tpe' ignores earlier sweeps"),
-    ],
-)
-def test_a_wrong_earlier_sweep_is_refused_and_leaves_nothing(
-    tmp_path: Path, options: dict[str, Any], message: str
-) -> None:
-    swept(tmp_path, "first")
-    swept(tmp_path, "unlike", OTHER)
-    with pytest.raises(UsageError, match=message):
-        swept(tmp_path, **{"name": "second", "suggester": "bayes", **options})
-    ledger = Ledger.open(str(tmp_path), readonly=True)
-    assert [info.name for info in ledger.sweeps()] == ["first", "unlike"]
-    ledger.close()
+def test_a_resumed_sweep_suggests_the_same_although_the_store_has_changed(store: Path) -> None:
+    given: dict[str, Any] = {"suggester": "bayes", "prior": "like:first"}
+    other = shutil.copytree(store, store.parent / "other")
+    whole = swept(store, "second", trials=4, **given)
+    swept(other, "second", trials=3, **given)
+    swept(other, "third", trials=2)
+    part = swept(other, "second", trials=4, resume=True, **given)
+    assert [t.params for t in part.trials] == [t.params for t in whole.trials]
+
+
+def test_a_wrong_earlier_sweep_is_refused_and_leaves_nothing(store: Path) -> None:
+    for prior, suggester, message in (
+        ("like:absent", "bayes", "no sweep named 'absent'"),
+        ("like:unlike", "bayes", "has no successful trial with loss"),
+        ("like:first", "sobol", "'sobol' ignores earlier sweeps"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            swept(store, "second", prior=prior, suggester=suggester)
+    with closing(Ledger.open(store, readonly=True)) as ledger:
+        assert [info.name for info in ledger.sweeps()] == ["first", "unlike"]

@@ -78,10 +78,13 @@ def test_its_workers_see_the_gpus_that_it_locks(
     assert holders() == []
 
 
-def test_gpus_of_others_are_passed_over_and_that_is_said(ledger: Ledger, smi: FakeSmi) -> None:
+def test_gpus_of_others_are_passed_over_and_that_is_said(
+    ledger: Ledger, smi: FakeSmi, lease_folder: Path
+) -> None:
     smi.use({"GPU-aa": os.getppid()})
     _, seen = run(ledger, 1.0, 1)
     assert seen == ["GPU-bb"]
+    assert lease_folder.stat().st_mode & 0o777 == 0o700
     (sweep,) = ledger.sweeps()
     notes = [getattr(event, "message", "") for event in ledger.events(sweep.name)]
     assert any(f"GPU-aa by process {os.getppid()}" in note for note in notes)

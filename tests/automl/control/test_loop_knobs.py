@@ -58,13 +58,6 @@ def test_ranks_follow_from_the_strategy_within_the_slots() -> None:
         follow_strategy(spread, 1)
 
 
-def test_what_only_looks_like_the_knob_is_left_alone() -> None:
-    own = make_spec(space=Space(RATE, Choice("parallelism", ["none", "threads"])))
-    assert follow_strategy(own, 4) == (own, "")
-    chosen = make_spec(space=Space(RATE, *automl.knobs("parallelism")), ranks=2)
-    assert follow_strategy(chosen, 4) == (chosen, "")
-
-
 CONFIG = """
 goals: minimize loss
 space: {lr: {low: 0.1, high: 1.0}, compile: {choices: ["yes", "no"]}, NAME: auto}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from automl import sweeps
 from automl.control.machine import REFUSAL_FACTOR, MemoryEstimate, MemoryGuard
 from automl.core.resources import Resources
 from automl.ledger import Ledger
-from search_spaces import Choice, Float, Space
+from search_spaces import Choice, Space
 from workers.memory.server import serve
 from workers.protocol import Ending, Outcome
 
@@ -82,21 +80,6 @@ def test_a_user_objective_is_not_estimated() -> None:
     guard = MemoryGuard(make_spec())
     assert guard.ready({"lr": 0.1}, 1)
     assert guard.estimate({"lr": 0.1}) is None
-
-
-def test_only_parameters_that_affect_memory_change_the_estimate() -> None:
-    space = Space(
-        Float("learning_rate", 1e-4, 1e-1, affects={"quality"}), Choice("filters", [4, 8])
-    )
-    params = {"learning_rate": 0.1, "filters": 4}
-    with closing(guarded(space)) as guard:
-        while not guard.ready(params, 1):
-            time.sleep(0.02)
-        small = guard.estimate(params)
-        assert small is not None
-        assert small.peak_bytes > sum(small.modules.values()) > 0
-        assert guard.estimate({"learning_rate": 0.2, "filters": 4}) is small
-        assert guard.estimate({"learning_rate": 0.1, "filters": 8}) is None
 
 
 def test_only_an_estimate_far_above_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

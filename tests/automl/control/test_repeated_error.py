@@ -12,7 +12,7 @@ import pytest
 from objectives import make_spec, quick, run_inline, states
 
 import automl
-from automl.control.outcomes import reason_of_failures
+from automl.control.journal import reason_of_failures
 from automl.core import Noted, SweepState, Trial, TrialState
 from automl.ledger import Ledger
 from automl.result import Result
@@ -49,25 +49,6 @@ def test_imported_trials_are_no_success(ledger: Ledger) -> None:
     beginning.add(ledger, spec.name, [known])
     snapshot = run_inline(ledger, spec, mistaken, resume=True)
     assert states(snapshot) == ["completed", *["failed"] * 3]
-
-
-@pytest.mark.parametrize(
-    ("result", "got"),
-    [
-        (None, "None"),
-        ("0.5", "str of 3: '0.5'"),
-        ((0.5, 1), r"tuple of 2: \(0.5, 1\)"),
-        (True, "bool: True"),
-        ({"los": 1.0}, "dict of 1: {'los': 1.0}"),
-        ({"loss": None}, "NoneType: None"),
-    ],
-)
-def test_a_result_of_the_wrong_kind_is_told(ledger: Ledger, result: Any, got: str) -> None:
-    snapshot = run_inline(ledger, make_spec(trials=1), lambda trial: result)
-    with pytest.raises(automl.AutomlError, match=got) as caught:
-        Result(snapshot).best  # noqa: B018
-    if result != {"loss": None}:
-        assert "Return the number itself (return loss) or a dict" in str(caught.value)
 
 
 def test_a_worker_that_ends_itself_is_not_started_for_every_trial(tmp_path: Path) -> None:

@@ -8,13 +8,8 @@ from typing import Any
 import pytest
 from objectives import make_spec, run_inline, states
 
-from automl.control.controller import conduct
-from automl.control.scheduler import Assigner
-from automl.core.events import Noted, Proposed
-from automl.core.resources import Budget
+from automl.core.events import Noted
 from automl.core.trial import Trial, TrialState
-from automl.dispatch.base import GangShape
-from automl.dispatch.simulated import SimulatedDispatcher
 from automl.errors import AutomlError
 from automl.ledger import Ledger
 from automl.stopping import STOPPERS
@@ -154,28 +149,3 @@ def test_a_stopper_stops_pauses_and_takes_up_again(
         (event.kind, event.trial) for event in ledger.events("test") if isinstance(event, Noted)
     ]
     assert notes == [("stop", 1), ("stop", 2), ("pause", 3), ("stop", 4)]
-
-
-@pytest.mark.parametrize(("worker_time", "attempts"), [(49.0, 0), (51.0, 1)])
-def test_a_waiting_trial_needs_worker_time_for_each_of_its_slots(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, worker_time: float, attempts: int
-) -> None:
-    monkeypatch.setattr(Assigner, "shape", lambda self, params: GangShape(params["ranks"]))
-    budget = Budget(trials=2, worker_time=worker_time)
-    spec = make_spec(space=Space(Choice("ranks", [1, 4])), budget=budget)
-    ledger.create_sweep(spec)
-    recorder = ledger.hold("test")
-    for number, wanted in enumerate([1, 4]):
-        recorder.apply(Proposed(number, {"ranks": wanted}, "enqueued"))
-    recorder.commit()
-    ledger.release("test")
-
-    def replay(params: Any) -> Any:
-        yield 10.0, {"loss": 1.0}
-
-    def start() -> SimulatedDispatcher:
-        return SimulatedDispatcher(replay, 4)
-
-    snapshot = conduct(spec, ledger, SimulatedDispatcher, start, resume=True)
-    assert states(snapshot) == ["completed", "completed" if attempts else "stopped"]
-    assert snapshot.trials[1].attempts == attempts

@@ -31,17 +31,6 @@ def test_the_time_ends_what_runs_and_it_counts_as_stopped(ledger: Ledger) -> Non
     assert snapshot.best is not None
 
 
-def test_the_worker_time_ends_a_sweep_over_all_of_its_runs(ledger: Ledger) -> None:
-    run_inline(ledger, make_spec(trials=2), quick)  # imports what a trial needs
-    snapshot = run_inline(ledger, make_spec("timed", budget=Budget(worker_time=0.5)), patient)
-    assert states(snapshot) == ["stopped"]
-    assert snapshot.trials[0].seconds > 0.2
-    again = run_inline(
-        ledger, make_spec("timed", budget=Budget(worker_time=0.2)), patient, resume=True
-    )
-    assert list(again.trials) == list(snapshot.trials)
-
-
 def test_a_target_ends_a_sweep_at_the_report_that_reaches_it(ledger: Ledger) -> None:
     def objective(trial: Context) -> Any:
         for step in range(100):
@@ -67,15 +56,6 @@ def test_a_target_needs_the_constraints(ledger: Ledger) -> None:
 
     spec = make_spec(budget=Budget(trials=9, target=0.2), constraints="size >= 3")
     assert len(run_inline(ledger, spec, objective).trials) == 4
-
-
-def test_the_target_of_a_goal_at_the_end_is_not_a_passing_one(ledger: Ledger) -> None:
-    def objective(trial: Context) -> Any:
-        trial.report(step=0, loss=0.0)
-        return {"loss": 1.0}
-
-    spec = make_spec(goals="minimize loss at the end", budget=Budget(trials=3, target=0.5))
-    assert states(run_inline(ledger, spec, objective)) == ["completed"] * 3
 
 
 def test_a_stop_request_ends_a_sweep(ledger: Ledger, tmp_path: Path) -> None:

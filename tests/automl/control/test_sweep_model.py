@@ -28,8 +28,7 @@ from objectives import make_spec
 from sweep_model import FINISHED, Model, Row, facts, facts_of, sweep_of
 
 from automl.control.controller import attend
-from automl.control.journal import Journal
-from automl.control.outcomes import ended
+from automl.control.journal import Journal, ended
 from automl.core import Command, Noted, TrialState
 from automl.ledger import Ledger, hold
 from automl.ledger.database import Database, HeldError
@@ -37,7 +36,7 @@ from workers.protocol import Ending, Outcome, Report, Started, StopRequest
 
 LEASE_SECONDS = 1000.0
 MORE = bool(os.environ.get("AUTOML_TEST_ALL"))
-NUM_EXAMPLES = {"memory": 80, "every store": 10}
+NUM_EXAMPLES = {"memory": 40, "every store": 10}
 TRIALS = 4
 MAX_RETRIES = 1
 NUMBERS = st.integers(0, 20)

@@ -5,12 +5,31 @@ from typing import Any
 import pytest
 from objectives import make_spec
 
+from automl.core import Begun, Created, Ended, Proposed
 from automl.core.goals import parse_goals
 from automl.core.resources import Budget
-from automl.core.state import BudgetUse
-from automl.core.trial import Trial, TrialState
+from automl.core.state import SweepState
+from automl.core.trial import TrialState
+from workers.protocol import Ending, Outcome
 
 DONE = TrialState.COMPLETED
+
+
+def use_of(spec: Any) -> SweepState:
+    state = SweepState()
+    state.apply(Created(spec.to_dict()))
+    return state
+
+
+def begin(state: SweepState, at: float, slots: int) -> None:
+    number = len(state.trials)
+    state.apply(Proposed(number, {}, "test"))
+    state.apply(Begun(number, 1, at, slots))
+
+
+def end(state: SweepState, seconds: float, how: TrialState = DONE) -> None:
+    outcome = Outcome(len(state.trials) - 1, 1, Ending(str(how)), {"loss": 1.0}, seconds=seconds)
+    state.apply(Ended(outcome, how))
 
 
 @pytest.mark.parametrize(
@@ -25,28 +44,28 @@ DONE = TrialState.COMPLETED
 def test_time_counts_on_every_slot_that_a_trial_takes(
     budget: Budget, now: float, reason: str
 ) -> None:
-    use = BudgetUse(make_spec(budget=budget))
-    use.begin(0, 1.0, 2)
+    use = use_of(make_spec(budget=budget))
+    begin(use, 1.0, 2)
     assert use.busy_slots == 2
     assert use.reason_to_end(now) == reason
 
 
 def test_ended_attempts_count_with_their_slots_and_earlier_runs_count_too() -> None:
-    use = BudgetUse(make_spec(budget=Budget(worker_time=100.0)))
-    use.begin(0, 10.0, 2)
-    use.end(Trial(0, {}, DONE, seconds=7.0), 7.0)
-    use.begin(1, 50.0, 3)
-    use.end(Trial(1, {}, DONE, {"loss": 1.0}), 5.0)
+    use = use_of(make_spec(budget=Budget(worker_time=100.0)))
+    begin(use, 10.0, 2)
+    end(use, 7.0)
+    begin(use, 50.0, 3)
+    end(use, 5.0)
     assert use.spent(60.0, 2) == 0.29
     assert use.busy_slots == 0
     assert use.trial_seconds == 6.0
 
 
-def ended(seconds: float, state: TrialState = DONE, **changes: Any) -> BudgetUse:
+def ended(seconds: float, state: TrialState = DONE, **changes: Any) -> SweepState:
     """A use that has seen one attempt of so many seconds, which ended at 50 s."""
-    use = BudgetUse(make_spec(**changes))
-    use.begin(0, 50.0 - seconds, 1)
-    use.end(Trial(0, {}, state, {"loss": 1.0}), seconds)
+    use = use_of(make_spec(**changes))
+    begin(use, 50.0 - seconds, 1)
+    end(use, seconds, state)
     return use
 
 
@@ -56,7 +75,7 @@ def test_a_trial_that_cannot_end_in_time_does_not_begin() -> None:
     assert use.reason_to_begin_none(60.1) == (
         "19.9 s are left, and the shortest trial so far took 20 s"
     )
-    assert BudgetUse(make_spec(budget=Budget(time=80.0))).reason_to_begin_none(79.9) == ""
+    assert use_of(make_spec(budget=Budget(time=80.0))).reason_to_begin_none(79.9) == ""
 
 
 def test_the_shortest_slice_counts() -> None:
@@ -77,6 +96,5 @@ def test_a_goal_with_a_deadline_needs_only_that() -> None:
 
 def test_another_specification_counts_for_what_has_happened() -> None:
     use = ended(2.0, TrialState.STOPPED, budget=Budget(time=80.0))
-    done = Trial(0, {}, DONE, {"loss": 1.0})
-    use.specify(make_spec(budget=Budget(target=2.0)), [done])
+    use.spec = make_spec(budget=Budget(target=2.0))
     assert use.reason_to_end(0.0) == "trial 0 has reached the target 2"

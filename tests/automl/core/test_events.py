@@ -3,13 +3,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from automl.core.events import Begun, Ended, Moved, Proposed, SweepEvent, fold
 from automl.core.trial import TRANSITIONS, Trial, TrialState, check_transition
 from automl.errors import AutomlError
-from workers.protocol import Ending, Outcome, Report, Started
+from workers.protocol import Ending, Outcome, Report
 
 PARAMS = {"lr": 0.1, "layers": 2}
 
@@ -89,14 +87,6 @@ def test_seconds_of_a_resumed_trial_are_those_of_all_attempts() -> None:
     assert paused.ended is None
 
 
-def test_reports_that_come_out_of_order_end_in_order() -> None:
-    trial = folded(
-        report(2, 30, loss=0.2), report(0, 10, loss=0.5), report(1, 20, loss=0.4), trial=running()
-    )
-    assert [point.step for point in trial.reports] == [10, 20, 30]
-    assert trial.metrics["loss"] == 0.2
-
-
 def test_a_retry_supersedes_the_reports_beyond_its_checkpoint() -> None:
     first = folded(*(report(i, 10 * i, loss=float(i)) for i in range(4)), trial=running())
     waiting = folded(ended(1, TrialState.WAITING, Ending.FAILED, failure="crashed"), trial=first)
@@ -146,61 +136,3 @@ def test_only_the_transitions_of_the_table_are_allowed(
             check_transition(before, after)
         with pytest.raises(AutomlError):
             fold(trial, Moved(0, after))
-
-
-_attempts = st.sampled_from([1, 1, 1, 1, 2, 2, 3])
-_events = st.one_of(
-    st.just(Proposed(0, PARAMS, "bayes")),
-    st.builds(Begun, st.just(0), _attempts, st.floats(0, 10)),
-    st.builds(Started, st.just(0), _attempts, st.just("host:1")),
-    st.builds(
-        Report,
-        st.just(0),
-        _attempts,
-        st.integers(0, 4),
-        st.integers(0, 9),
-        st.fixed_dictionaries({"loss": st.floats()}),
-        st.floats(0, 10),
-    ),
-    st.builds(
-        lambda attempt, state: ended(
-            attempt,
-            state,
-            Ending.FAILED if state in (TrialState.FAILED, TrialState.WAITING) else Ending.COMPLETED,
-            **({"failure": "crashed"} if state is TrialState.FAILED else {}),
-        ),
-        _attempts,
-        st.sampled_from(
-            [TrialState.COMPLETED, TrialState.FAILED, TrialState.WAITING, TrialState.PAUSED]
-        ),
-    ),
-    st.builds(Moved, st.just(0), st.sampled_from(list(TrialState))),
-)
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.lists(_events, max_size=30))
-def test_any_sequence_of_events_keeps_a_trial_consistent(events: list[SweepEvent]) -> None:
-    trial: Trial | None = fold(fold(None, Proposed(0, PARAMS, "bayes")), Begun(0, 1))
-    for event in events:
-        try:
-            after = fold(trial, event)
-        except AutomlError:
-            continue
-        if trial is not None and after is not None:
-            assert after.params == trial.params
-            assert after.attempts - trial.attempts in (0, 1)
-            assert after.seconds >= trial.seconds
-            if trial.state.finished:
-                assert after is trial
-            elif after.state is not trial.state:
-                assert after.state in TRANSITIONS[trial.state]
-        trial = after
-        if trial is None:
-            continue
-        keys = [(point.attempt, point.sequence) for point in trial.reports]
-        assert keys == sorted(set(keys))
-        assert (trial.failure is not None) <= (trial.state is TrialState.FAILED)
-        assert (trial.ended is None) or trial.state.finished
-        if not isinstance(event, Begun | Moved):
-            assert fold(trial, event) is trial  # once more changes nothing

@@ -19,11 +19,6 @@ def test_stoppers_see_a_trial_that_a_person_has_paused_as_interrupted() -> None:
         assert without_held(other) is other
 
 
-def test_a_traceback_is_a_detail() -> None:
-    assert PAUSED.traceback == ""
-    assert replace(PAUSED, details={"traceback": "Traceback"}).traceback == "Traceback"
-
-
 def test_a_trial_in_a_line() -> None:
     assert repr(PAUSED) == "Trial(3, paused, params={'lr': 0.1})"
     done = replace(PAUSED, state=TrialState.COMPLETED, value=0.123456789)

@@ -27,7 +27,7 @@ def told_by(script: str, folder: Path) -> Any:
             start_new_session=True,
         )
     try:
-        assert process.wait(280) == 0, log.read_text()[-4000:]
+        assert process.wait(480) == 0, log.read_text()[-4000:]
     finally:
         end_session(process.pid)
     return json.loads((folder / "told.json").read_text())

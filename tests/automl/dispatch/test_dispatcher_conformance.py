@@ -345,30 +345,6 @@ def test_a_worker_that_is_told_to_leave_checkpoints_and_its_trial_goes_on_elsewh
     )
 
 
-@on(("inline", "local", "ray"))
-def test_what_the_configuration_caused_is_not_tried_again(ledger: Ledger, run: Run) -> None:
-    def objective(trial: Context) -> Any:
-        if trial.number == 1:
-            raise automl.TrialFailure("out_of_memory", "too large")
-        if trial.number == 2:
-            return {"loss": float("nan")}
-        if trial.number == 3:
-            return {"lost": 1.0}
-        if trial.number == 4:
-            raise SystemExit(3)
-        return {"loss": 1.0}
-
-    snapshot = run(make_spec(trials=5), objective)
-    assert [trial.failure for trial in snapshot.trials] == [
-        None,
-        "out_of_memory",
-        "non_finite",
-        "missing_metric",
-        "crashed",
-    ]
-    assert all(trial.attempts == 1 for trial in snapshot.trials)
-
-
 @on(("local", "ray"))
 def test_an_objective_that_cannot_be_sent_is_refused(
     ledger: Ledger, run: Run, tmp_path: Path
@@ -458,19 +434,6 @@ def test_the_ranks_of_a_trial_are_processes_that_meet(
     assert {number for number, _, _ in found} == {1, 2}
     for number, metrics, message in found:
         assert (metrics.get("loss"), metrics.get("processes")) == expected[number], message
-
-
-def test_more_ranks_than_slots_is_one_error(tmp_path: Path, worker_dispatcher: str) -> None:
-    with pytest.raises(UsageError, match="ranks is 99, and there are"):
-        automl.sweep(
-            distributed,
-            Space(Choice("num_gpus", [1, 2])),
-            "minimize loss",
-            trials=2,
-            ranks=99,
-            dispatcher=worker_dispatcher,
-            store=tmp_path,
-        )
 
 
 def resumable(trial: Any) -> dict[str, float]:

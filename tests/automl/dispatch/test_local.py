@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -133,16 +132,3 @@ def test_workers_that_cannot_start_end_the_sweep(
             poll()
     finally:
         dispatcher.close()
-
-
-def test_a_closed_dispatcher_leaves_no_meeting_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    dispatcher = LocalDispatcher("driver", 2, Resources(), objective=behave)
-    driver = Driver(dispatcher, tmp_path, 0)
-    driver.submit("meet", ranks=2, steps=10_000)
-    driver.until(lambda: bool(driver.reports(0)))
-    assert list(tmp_path.glob("automl-meeting-*"))
-    dispatcher.close()
-    assert not list(tmp_path.glob("automl-meeting-*"))

@@ -13,14 +13,17 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from objectives import quick
 
+from automl import sweeps
 from automl.core.trial import TrialState
 from automl.ledger import Ledger
 
@@ -49,45 +52,41 @@ os._exit(130 if snapshot.state == "interrupted" else 0)
 """
 
 
-STARTED: list[subprocess.Popen[str]] = []
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
+    """Starts a controller in a process group of its own; none is left, and so no Ray of one."""
+    here, started = Path(__file__).parents[1], []
+    path = os.pathsep.join([str(here), str(here.parents[1])])
 
-
-@pytest.fixture(autouse=True)
-def nothing_stays() -> Iterator[None]:
-    """A test that fails in the middle leaves no controller behind, which takes its Ray with it."""
-    yield
-    while STARTED:
-        STARTED.pop().kill()
-
-
-class ControllerProcess:
-    """A controller in a process group of its own, and the Ray that it started."""
-
-    def __init__(self, store: Path, what: str, home: Path) -> None:
-        self.dashboard = store / "dashboard"
-        self.dashboard.unlink(missing_ok=True)
-        here = Path(__file__).parents[1]
-        path = os.pathsep.join([str(here), str(here.parents[1])])
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, str(store), what],
-            env={**os.environ, "PYTHONPATH": path, "HOME": str(home)},
+    def start(what: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(tmp_path / "store"), what],
+            env={**os.environ, "PYTHONPATH": path, "HOME": str(tmp_path / "home")},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
-        STARTED.append(self.process)
+        started.append(process)
+        return process
 
-    def wait_until_it_runs(self) -> str:
-        deadline = time.monotonic() + 200
-        while not (self.dashboard.exists() and self.dashboard.read_text()):
-            assert self.process.poll() is None, self.process.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        return self.dashboard.read_text()
+    yield start
+    for process in started:
+        process.kill()
 
-    def children(self) -> list[psutil.Process]:
-        return psutil.Process(self.process.pid).children(recursive=True)
+
+def until(process: subprocess.Popen[str], what: Callable[[], Any], seconds: float = 200.0) -> Any:
+    """What a function returns, once it is true; the process must run."""
+    deadline = time.monotonic() + seconds
+    while not (found := what()):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
+
+
+def children_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
 
 
 def listed(dashboard: str, what: str, token: Path) -> list[dict[str, Any]]:
@@ -99,16 +98,6 @@ def listed(dashboard: str, what: str, token: Path) -> list[dict[str, Any]]:
     return found
 
 
-def wait_for_task(dashboard: str, token: Path, name: str) -> bool:
-    """Whether the dashboard lists a task whose name begins so; Ray tells it late."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if any(task["name"].startswith(name) for task in listed(dashboard, "tasks", token)):
-            return True
-        time.sleep(0.2)
-    return False
-
-
 def own_folder(processes: list[psutil.Process]) -> Path:
     """The temporary folder that only Ray of this sweep has."""
     words = []
@@ -118,11 +107,6 @@ def own_folder(processes: list[psutil.Process]) -> Path:
     found = {match[0] for word in words if (match := re.search(r"/\S*/automl-ray-\w+", word))}
     (only,) = found
     return Path(only)
-
-
-def left(processes: list[psutil.Process], seconds: float) -> list[psutil.Process]:
-    """Those that have not ended after so long."""
-    return psutil.wait_procs(processes, timeout=seconds)[1]
 
 
 def is_agent(process: psutil.Process) -> bool:
@@ -144,51 +128,53 @@ def listening(processes: list[psutil.Process]) -> set[str]:
 
 
 @pytest.mark.timeout(600)
-def test_a_ray_of_our_own_is_private_quiet_and_ends_with_its_controller(tmp_path: Path) -> None:
+def test_a_ray_of_our_own_is_private_quiet_and_ends_with_its_controller(
+    tmp_path: Path, start: Callable[[str], subprocess.Popen[str]]
+) -> None:
     home, store = tmp_path / "home", tmp_path / "store"
     home.mkdir()
     store.mkdir()
-    controller = ControllerProcess(store, "begin", home)
-    dashboard = controller.wait_until_it_runs()
+    told = store / "dashboard"
+    controller = start("begin")
+    dashboard = until(controller, lambda: told.exists() and told.read_text())
 
     token = home / ".ray" / "auth_token"
     assert stat.S_IMODE(token.stat().st_mode) == 0o600
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(f"{dashboard}/api/jobs/", timeout=30)
     assert caught.value.code == 401
-    assert wait_for_task(dashboard, token, "test/0.1 lr=0.001 optimizer=adam")
+    name = "test/0.1 lr=0.001 optimizer=adam"  # Ray tells it late
+    tasks = partial(listed, dashboard, "tasks", token)
+    until(controller, lambda: any(task["name"].startswith(name) for task in tasks()), 60)
     workers = {actor["repr_name"] for actor in listed(dashboard, "actors", token)}
     assert workers & {"test worker 0", "test worker 1"}, workers  # the other may be starting
 
-    children = controller.children()
+    children = children_of(controller)
     assert listening(children) <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
     # Ctrl-C in a terminal goes to the whole process group.
-    os.killpg(controller.process.pid, signal.SIGINT)
-    output, errors = controller.process.communicate(timeout=120)
-    assert (controller.process.returncode, output, errors) == (130, "", "")
-    assert not left(children, 15)
+    os.killpg(controller.pid, signal.SIGINT)
+    output, errors = controller.communicate(timeout=120)
+    assert (controller.returncode, output, errors) == (130, "", "")
+    assert not psutil.wait_procs(children, timeout=15)[1]
     ledger = Ledger.open(store)
     assert {trial.state for trial in ledger.trials("test")} == {TrialState.INTERRUPTED}
     assert ledger.snapshot("test").state == "interrupted"
 
     # A controller that is killed takes its Ray with it, and another one resumes.
-    killed = ControllerProcess(store, "resume", home)
-    while not any(trial.state is TrialState.RUNNING for trial in ledger.trials("test")):
-        assert killed.process.poll() is None, killed.process.communicate()
-        time.sleep(0.05)
-    children = killed.children()
+    killed = start("resume")
+    until(killed, lambda: any(one.state == TrialState.RUNNING for one in ledger.trials("test")))
+    children = children_of(killed)
     folder = own_folder(children)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     sockets = [path for path in folder.rglob("*") if path.is_socket()]
     assert {path.name for path in sockets} >= {"raylet", "plasma_store"}
-    killed.process.kill()
-    killed.process.wait()
-    assert not left([one for one in children if not is_agent(one)], 60)
+    killed.kill()
+    killed.wait()
+    mortal = [one for one in children if not is_agent(one)]
+    assert not psutil.wait_procs(mortal, timeout=60)[1]
     shutil.rmtree(folder)
-    last = ControllerProcess(store, "resume", home)
-    output, errors = last.process.communicate(timeout=300)
-    assert (last.process.returncode, output, errors) == (0, "", "")
-    trials = ledger.trials("test")
-    assert [trial.state for trial in trials] == [TrialState.COMPLETED] * 4
-    assert all(len(trial.reports) == 3 for trial in trials)
+    spec = ledger.spec("test")
+    last = sweeps.run(spec, ledger=ledger, objective=quick, dispatcher="inline", resume=True)
+    assert [trial.state for trial in last.trials] == [TrialState.COMPLETED] * 4
+    assert all(len(trial.reports) == 3 for trial in last.trials)

@@ -68,25 +68,6 @@ def test_a_sweep_that_is_held_is_not_deleted(ledger: Ledger) -> None:
     assert rows(ledger) == before
 
 
-def test_commands_reach_their_sweep_once_and_in_order(ledger: Ledger) -> None:
-    one, two = ledger._held["one"], ledger._held["two"]
-    second = Command("enqueue", {"lr": 0.5})
-    numbers = ledger.append("one", COMMAND, second)
-    assert commands_of(ledger, "one") == [COMMAND, second]
-    assert commands_of(ledger, "two") == []
-    assert one.state.requests == {}, "nobody has looked"
-    one.look()
-    two.look()
-    assert one.state.requests == {numbers[1]: second}
-    assert one.state.limits == {"lr": [0.1, 0.2]}
-    assert (two.state.requests, two.state.limits) == ({}, {})
-    record(ledger, "one", Proposed(1, {"lr": 0.5}, "enqueued", command=numbers[1]))
-    assert one.state.requests == {}
-    (third,) = ledger.append("one", second)
-    one.commit()
-    assert one.state.requests == {third: second}, "a commit looks too"
-
-
 def test_many_that_append_at_once_make_one_log(ledger: Ledger) -> None:
     """Two send commands, each with its own connection, while the controller commits."""
     store = ledger.files("one").path.parents[1]
@@ -114,16 +95,3 @@ def test_many_that_append_at_once_make_one_log(ledger: Ledger) -> None:
     assert len(ledger.trials("one")[0].reports) == step
     for by in ("ann", "bob"):
         assert [c.trial for c in commands_of(ledger, "one") if c.by == by] == list(range(20))
-
-
-def test_a_stop_is_asked_of_one_sweep(ledger: Ledger) -> None:
-    one, two = ledger._held["one"], ledger._held["two"]
-    ledger.append("one", Command("stop", {}, by="ann"))
-    one.commit()
-    two.commit()
-    assert one.state.stop_number > one.taken
-    assert two.state.stop_number == 0
-    assert commands_of(ledger, "one") == [Command("stop", {}, by="ann")]
-    ledger.release("one")
-    again = ledger.hold("one")
-    assert again.state.stop_number <= again.taken, "whoever resumes does not stop at once"

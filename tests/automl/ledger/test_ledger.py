@@ -87,25 +87,6 @@ def test_a_sweep_is_read_back_as_it_was_written(ledger: Ledger, tmp_path: Path) 
     assert [info.num_trials for info in other.sweeps()] == [4]
 
 
-@pytest.mark.usefixtures("recorder")
-def test_duplicates_and_late_events_are_not_stored(ledger: Ledger) -> None:
-    events = events_of_a_trial(0)
-    record(ledger, "nmt", *events[:5], *events[3:5])
-    record(ledger, "nmt", *events[2:], events[-1])
-    record(ledger, "nmt", *events)
-    record(ledger, "nmt", Report(0, 1, 2, 30, {"bleu": 99.0}, 2.0))
-    assert len(ledger.trials("nmt")[0].reports) == 2
-    assert len(list(ledger.events("nmt"))) == 7, "one that creates it, four, and two reports"
-
-
-def test_what_is_not_committed_is_not_there(ledger: Ledger, recorder: Hold, tmp_path: Path) -> None:
-    recorder.apply(Proposed(0, {"lr": 0.1, "optimizer": "sgd"}, "bayes"))
-    assert ledger.trials("nmt") == []
-    recorder.commit(5.0)
-    assert len(ledger.trials("nmt")) == 1
-    assert ledger.snapshot("nmt").seconds == 5.0
-
-
 def test_a_name_in_use_gets_a_number_or_is_refused(ledger: Ledger) -> None:
     long = "n" * 64
     assert [ledger.create_sweep(make_spec()) for _ in range(3)] == ["nmt", "nmt-2", "nmt-3"]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -54,41 +51,6 @@ def test_a_server_that_is_not_there_is_a_store_error(url: str) -> None:
     with pytest.raises(StoreError, match="refused") as caught:
         Ledger.open("postgresql://me:hunter2@127.0.0.1:1/x")
     assert "hunter2" not in str(caught.value)
-
-
-def hold_elsewhere(url: str, host: str | None = None) -> subprocess.Popen[str]:
-    """A controller in another process; it commits every tenth of a second until it is killed."""
-    code = (
-        "import socket,sys,time;from automl.ledger import Ledger\n"
-        f"socket.gethostname=lambda: {host or os.uname().nodename!r}\n"
-        "l=Ledger.open(sys.argv[1]);r=l.hold('test')\n"
-        "print('held',flush=True)\nwhile True:\n    r.commit()\n    time.sleep(0.1)"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", code, url]
-    child = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    )
-    assert child.stdout is not None
-    assert child.stdout.readline() == "held\n"
-    return child
-
-
-def test_a_second_controller_is_refused_until_the_first_is_dead(url: str) -> None:
-    ledger = Ledger.open(url, create=True)
-    ledger.create_sweep(make_spec())
-    child = hold_elsewhere(url)
-    try:
-        with pytest.raises(
-            StoreError, match=f"held by process {child.pid} on {os.uname().nodename}"
-        ):
-            ledger.hold("test")
-        assert ledger.snapshot("test").state == "running"
-    finally:
-        child.kill()
-        child.wait()
-    assert ledger.snapshot("test").state == "interrupted"
-    ledger.hold("test")
 
 
 def test_a_lease_that_ran_out_is_taken_and_the_old_holder_is_fenced_off(

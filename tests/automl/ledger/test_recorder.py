@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -11,15 +10,13 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from objectives import make_spec, record
+from objectives import make_spec
 from resealed import change_leases
 
-from automl.core.events import Begun, Closed, Command, Ended, Moved, Proposed
-from automl.core.trial import TrialState
+from automl.core.events import Begun, Command, Proposed
 from automl.errors import StoreError
 from automl.ledger import Hold, Ledger
-from automl.ledger.database import RECORDS, SWEEPS
-from workers.protocol import Ending, Outcome, Report, Started
+from automl.ledger.database import SWEEPS
 
 
 @pytest.fixture
@@ -32,59 +29,6 @@ def ledger(tmp_path: Path) -> Ledger:
 def rows(ledger: Ledger, table: sa.Table) -> list[dict[str, Any]]:
     with ledger._database.transaction() as connection:
         return [dict(row) for row in connection.execute(sa.select(table)).mappings()]
-
-
-def test_a_commit_adds_each_event_and_report_once(ledger: Ledger) -> None:
-    recorder = ledger.hold("test")
-    assert recorder.state.trials == []
-    record(ledger, "test", Proposed(0, {"lr": 0.1}, "bayes"), Begun(0, 1, 1.5))
-    record(ledger, "test", Started(0, 1, "host:7\0"))
-    crash = Outcome(0, 1, Ending.FAILED, failure="crashed", message="signal 9\0", seconds=2.0)
-    record(ledger, "test", Ended(crash, TrialState.WAITING, at=3.5), Begun(0, 2, 4.5))
-    assert recorder.state.use.begun(0) == 4.5
-    record(
-        ledger,
-        "test",
-        Moved(0, TrialState.INTERRUPTED, "lost\0", 6.0, seconds=1.0),
-        Moved(0, TrialState.WAITING),
-    )
-    record(ledger, "test", Begun(0, 3, 7.0), Report(0, 3, 0, 1, {"loss": 1.0}, 1.0))
-    done = Outcome(0, 3, Ending.COMPLETED, {"loss": 1.0}, seconds=3.0)
-    record(ledger, "test", Ended(done, TrialState.FAILED, "non_finite", "no", at=9.0))
-    assert [row["kind"] for row in rows(ledger, RECORDS)] == [
-        "Created", "Proposed", "Begun", "Started", "Ended", "Begun", "Moved", "Moved", "Begun",
-        "Report", "Ended",
-    ]  # fmt: skip
-    assert ledger.trials("test") == recorder.state.trials
-
-
-def test_nothing_is_written_before_the_commit_and_all_of_it_once(ledger: Ledger) -> None:
-    recorder = ledger.hold("test")
-    assert len(recorder.uncommitted) == 0
-    recorder.apply(Proposed(0, {"lr": 0.1}, "bayes"))
-    assert recorder.apply(Proposed(0, {"lr": 0.2}, "bayes")) is None
-    assert len(recorder.uncommitted) == 1
-    assert len(rows(ledger, RECORDS)) == 1
-    with pytest.raises(StoreError, match="the next trial of the sweep is 1, got 5"):
-        recorder.apply(Proposed(5, {"lr": 0.1}, "bayes"))
-    recorder.apply(Closed("finished"))
-    recorder.commit(3.0, status={"busy_slots": math.inf})
-    recorder.commit()
-    assert len(recorder.uncommitted) == 0
-    assert len(rows(ledger, RECORDS)) == 3
-    (lease,) = rows(ledger, SWEEPS)
-    assert (lease["seconds"], lease["closed"]) == (3.0, "finished")
-    assert (lease["commits"], lease["status"], lease["held"], lease["fence"]) == (
-        2,
-        '{"busy_slots":"inf"}',
-        1,
-        1,
-    )
-    ledger.release("test")
-    assert ledger.snapshot("test").state == "finished"
-    ledger.hold("test")
-    (lease,) = rows(ledger, SWEEPS)
-    assert (lease["commits"], lease["status"], lease["held"], lease["fence"]) == (0, "{}", 1, 2)
 
 
 def test_a_commit_whose_answer_was_lost_is_made_once(
