@@ -20,8 +20,8 @@ from automl.stopping.base import Stopper
 from automl.suggesters.base import Suggester
 from automl.suggesters.domain import Domain, updated_limits
 from automl.suggesters.queue import SuggestionQueue
-from workers.artifacts.copies import SweepArtifacts
-from workers.files.folder import Folder
+from workers.artifacts import SweepArtifacts
+from workers.files import Folder
 from workers.protocol import Assignment, Limits
 
 from .journal import Journal

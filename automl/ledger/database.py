@@ -22,7 +22,7 @@ import sqlalchemy as sa
 
 from automl.core.arguments import check_name
 from automl.errors import AutomlError, StoreError, needs
-from workers.files.folder import flush
+from workers.files import flush
 
 FILE_NAME: Final = "ledger.sqlite3"
 IN_MEMORY: Final = "sqlite://"

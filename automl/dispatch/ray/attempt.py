@@ -1,15 +1,18 @@
 """An attempt on Ray actors: what Ray has to wait for, and how the errors of Ray are explained."""
 
+import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import ray
 
 from automl.dispatch.local import Message
-from workers.protocol import Assignment, Cause, Death, StopRequest
-from workers.runtime.gang import Gang
-from workers.runtime.parent import TAKE_SECONDS
+from workers.protocol import Assignment, Cause, Outcome, StopRequest, lost
+from workers.runtime.parent import TAKE_SECONDS, News
+from workers.runtime.processes import Gang
+
+SILENT_SECONDS: Final = 60.0  # without an answer of a worker, which gives one each second
 
 
 class RayAttempt:
@@ -33,6 +36,7 @@ class RayAttempt:
         self._label, self.key = assignment.label, (assignment.trial, assignment.attempt)
         self._actors = actors
         self._mail: dict[int, Any] = {}
+        self._asked: dict[int, float] = {}  # when
         self.meeting = self._rendezvous(nodes)
         handles = [_Rank(self, actor) for actor in actors]
         self.gang = Gang(assignment, handles, rendezvous="of Ray")
@@ -46,7 +50,7 @@ class RayAttempt:
             value = ray.get(ref)
         except ray.exceptions.RayError as error:
             self.lost.add(rank)
-            yield self.gang, rank, _death(error)
+            yield self.gang, rank, News([_outcome(self.gang.assignment, error)], 0.0)
             return
         if ref != self._mail.get(rank):
             return  # the rank has ended; its outcome comes by mail, after its last report
@@ -55,6 +59,12 @@ class RayAttempt:
         if self.gang.is_running(rank):
             self._take(rank)
 
+    def kill_silent(self) -> None:
+        """Kill the workers that do not answer: Ray then says that they are gone."""
+        for rank, asked in self._asked.items():
+            if self.gang.is_running(rank) and time.monotonic() - asked > SILENT_SECONDS:
+                ray.kill(self._actors[rank])
+
     def _take(self, rank: int) -> None:
         # No task events: the dashboard's list of tasks is for attempts.
         take = self._actors[rank].take.options(
@@ -62,6 +72,7 @@ class RayAttempt:
         )
         self._mail[rank] = ref = take.remote(*self.key, TAKE_SECONDS)
         self.refs[ref] = rank
+        self._asked[rank] = time.monotonic()
 
     def _rendezvous(self, nodes: Collection[str]) -> Any:
         """The address that rank 0's worker will open for the others; nobody waits for it here."""
@@ -95,7 +106,7 @@ class _Rank:
         return method.options(concurrency_group="control", enable_task_events=False)
 
 
-def _death(error: Exception) -> Death:
+def _outcome(assignment: Assignment, error: Exception) -> Outcome:
     """What an error of Ray says of a worker: it is gone, and the trial is not to blame.
 
     The trial ran in another process; if that dies by itself, the worker tells.
@@ -103,8 +114,9 @@ def _death(error: Exception) -> Death:
     text = " ".join(str(error).split())
     if isinstance(error, ray.exceptions.OutOfMemoryError):
         message = f"the machine ran out of memory and the worker was killed: {text[:300]}"
-        return Death(message, "out_of_memory", Cause.KILLED)
+        return lost(assignment, message, failure="out_of_memory", cause=Cause.KILLED)
     if isinstance(error, ray.exceptions.RayTaskError):
-        return Death(f"the worker failed: {text[-300:]}")
+        return lost(assignment, f"the worker failed: {text[-300:]}")
     # What follows are the actor's class, ids and addresses, a line each.
-    return Death(f"the worker is gone: {text.partition(' class_name:')[0][:300]}", "preempted")
+    message = f"the worker is gone: {text.partition(' class_name:')[0][:300]}"
+    return lost(assignment, message, failure="preempted")

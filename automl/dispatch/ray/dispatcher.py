@@ -13,8 +13,8 @@ from automl.dispatch.base import GangShape
 from automl.dispatch.local import GangDispatcher, Message
 from automl.errors import AutomlError
 from workers.protocol import Assignment, Event
-from workers.runtime.gang import Gang
-from workers.runtime.pickling import pickle_objective
+from workers.runtime.parent import pickle_objective
+from workers.runtime.processes import Gang
 
 from .attempt import RayAttempt
 from .pool import WorkerPool
@@ -125,6 +125,8 @@ class RayDispatcher(GangDispatcher):
                 yield from owners[ref].receive(ref)
             else:
                 self._pool.worker_started(ref)
+        for attempt in self._attempts.values():
+            attempt.kill_silent()
         self._pool.replace_lost()
         self._pool.adjust(self._busy())
         now, elastic = time.monotonic(), self._pool.workers.elastic

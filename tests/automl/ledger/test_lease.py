@@ -11,7 +11,7 @@ import pytest
 
 from automl.ledger import Ledger
 from automl.ledger.hold import locked
-from workers.files.folder import Folder
+from workers.files import Folder
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 

@@ -16,8 +16,8 @@ from toy import Toy
 
 from search_spaces.errors import UsageError
 from workers.device import fake_tensors
-from workers.device.fake_tensors import device_type, planned_for
 from workers.device.peak_memory import PeakMemory, nbytes
+from workers.device.precision import device_type, planned_for
 from workers.memory import estimate as estimating
 from workers.memory.estimate import estimate, gpu_bytes
 from workers.parallel.mesh import Mesh
@@ -119,7 +119,7 @@ def test_an_unknown_option_is_named():
 TRAIN = """
 import sys, torch
 from workers.device.peak_memory import PeakMemory, allocate_by
-from workers.device.fake_tensors import LiveStorages
+from workers.device.precision import LiveStorages
 
 layout = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}[sys.argv[1]]
 layer = torch.nn.Conv2d(40, 72, 3, padding=1).to(memory_format=layout)
