@@ -235,6 +235,21 @@ def test_a_death_is_told_and_the_slot_goes_on(
     assert driver.finish(beside).ending is Ending.STOPPED
 
 
+def test_a_ray_worker_that_hangs_is_replaced(
+    on_ray: Dispatcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("automl.dispatch.ray.attempt.SILENT_SECONDS", 5.0)
+    driver = Driver(on_ray, tmp_path, next(_numbers))
+    driver.rest()
+    number = driver.submit("patient")
+    driver.until(lambda: bool(driver.reports(number)))
+    (started,) = (event for event in driver.events if isinstance(event, Started))
+    parent = psutil.Process(int(started.worker.rpartition(":")[2])).parent()
+    psutil.Process(parent.ppid()).suspend()  # the worker itself, not what it has started
+    assert driver.finish(number).failure == "preempted"
+    driver.rest()
+
+
 def test_output_goes_to_the_log(driver: Driver) -> None:
     number = driver.submit("print", megabytes=1)
     assert driver.finish(number).ending is Ending.COMPLETED

@@ -50,6 +50,14 @@ class Slot:
     def run(self, **params: Any) -> Outcome:
         return self.end(*self.begin(**params))
 
+    def hang(self) -> tuple[Gang, RankProcess]:
+        """An attempt whose process is in the middle of C code."""
+        gang, rank = self.begin(how="loop")
+        while rank.pid is None or not rank.heard:
+            for _, message in receive_all([self.parent], [rank], 0.05):
+                gang.receive(0, message)
+        return gang, rank
+
     def children(self) -> set[int]:
         return {child.pid for child in psutil.Process(self.parent._process.pid).children()}
 
@@ -167,10 +175,7 @@ def test_a_death_is_data_and_the_slot_goes_on(
 
 
 def test_a_loop_in_c_is_ended_and_the_slot_goes_on(dying: Slot) -> None:
-    gang, rank = dying.begin(how="loop")
-    while rank.pid is None or not rank.heard:
-        for _, message in receive_all([dying.parent], [rank], 0.05):
-            gang.receive(0, message)
+    gang, rank = dying.hang()
     time.sleep(0.5)
     gang.kill("timeout", "too long")
     assert dying.end(gang, rank).failure == "timeout"
@@ -180,14 +185,13 @@ def test_a_loop_in_c_is_ended_and_the_slot_goes_on(dying: Slot) -> None:
 
 
 def test_a_process_that_stays_silent_is_lost(dying: Slot, monkeypatch: Any) -> None:
-    monkeypatch.setattr("workers.runtime.processes.SIGN_SECONDS", 0.5)
     for _ in range(2):  # then the parent has imported all
         dying.run(how="")
-    gang, rank = dying.begin(how="loop")
-    while not dying.children() - {rank.pid} or rank.pid is None:
-        receive_all([dying.parent], [], 0.05)
-    (spare,) = dying.children() - {rank.pid}
-    os.kill(spare, signal.SIGSTOP)  # so the next one says nothing
+    gang, rank = dying.hang()
+    while not (spares := dying.children() - {rank.pid}):
+        time.sleep(0.05)
+    os.kill(spares.pop(), signal.SIGSTOP)  # so the next one says nothing
+    monkeypatch.setattr("workers.runtime.processes.SIGN_SECONDS", 0.5)
     gang.kill("timeout", "too long")
     outcome = dying.run(how="")
     assert outcome.cause is Cause.LOST
@@ -195,9 +199,7 @@ def test_a_process_that_stays_silent_is_lost(dying: Slot, monkeypatch: Any) -> N
 
 
 def test_a_parent_that_dies_is_replaced_and_its_attempt_is_lost(dying: Slot) -> None:
-    gang, rank = dying.begin(how="loop")
-    while rank.pid is None or not rank.heard:
-        receive_all([dying.parent], [rank], 0.05)
+    gang, rank = dying.hang()
     os.kill(dying.parent._process.pid, signal.SIGKILL)
     while gang.outcome is None:
         for _, message in receive_all([dying.parent], [rank], 0.05):
