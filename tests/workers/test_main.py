@@ -48,15 +48,8 @@ def test_wrong_settings_create_nothing(
 
 
 def test_an_interrupt_pauses_and_resume_goes_on(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "workers",
-        "graph_embedding",
-        "data.families=30",
-        "dimension=32",
-    ]
-    command += ["evaluate_epochs=1", "max_epochs=400", "--out", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "workers", "graph_embedding", "data.families=30"]
+    command += ["dimension=32", "evaluate_epochs=1", "max_epochs=400", "--out", f"{tmp_path}/out"]
     root, environment = Path(__file__).parents[2], {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True

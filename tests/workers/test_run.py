@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -201,24 +200,6 @@ def test_the_first_cause_is_blamed():
     gone = replace(crash, worker_lost=True, failed_at=9.0, message="killed")
     combined = combine([replace(crash, failed_at=1.0), gone])
     assert (combined.message, combined.worker_lost) == ("killed", True)
-
-
-def wait_for_a_third(context):
-    torch.distributed.init_process_group(
-        "gloo", init_method=context.rendezvous, rank=context.rank, world_size=3
-    )
-
-
-def test_an_interrupted_gang_leaves_no_meeting_behind(runner, monkeypatch):
-    def interrupt():
-        if list(runner.folder.glob("automl-meeting*")):
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(tempfile, "tempdir", str(runner.folder))
-    runner.objective = wait_for_a_third
-    with pytest.raises(KeyboardInterrupt):
-        runner(ranks=2, stop_requested=interrupt)
-    assert not list(runner.folder.glob("automl-meeting*"))
 
 
 WSL = "5.15.90.1-microsoft-standard-WSL2"  # where the driver goes on in main memory

@@ -1,15 +1,17 @@
-"""Ranks of a user's function meet through the variables of torchrun."""
+"""Ranks of a user's function meet through the variables of torchrun, and end together."""
 
 from __future__ import annotations
 
 import ast
 import os
+import signal
 import time
 
 import pytest
 import torch
 import torch.distributed as dist
 from sources import ROOT
+from toy import Toy
 
 from workers.context import Context
 from workers.protocol import Ending, StopRequest
@@ -80,6 +82,39 @@ def fail_or_report_more(context: Context) -> dict[str, float]:
 def test_the_failure_of_a_rank_is_the_trials_with_the_first_cause(runner, fails, message):
     outcome = runner(fail_or_report_more, ranks=2, torchrun=True, fails=fails)
     assert (outcome.ending, outcome.message) == (Ending.FAILED, message)
+
+
+class Faulty(Toy):
+    """Rank 1 kills itself some updates after the start."""
+
+    def weight(self, batch):
+        self.calls = getattr(self, "calls", 0) + 1
+        if self.calls == 9 and self.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().weight(batch)
+
+    def run(self, context):
+        self.rank = context.rank
+        (context.folder / f"pid-{context.rank}").write_text(str(os.getpid()))
+        return super().run(context)
+
+
+def faulty(context: Context):
+    return Faulty(context.params, {}, context.assignment.fixed, seed=context.seed).run(context)
+
+
+def test_a_rank_killed_in_the_middle_of_training_ends_all(runner):
+    begun = time.monotonic()
+    settings = {"parallelism": "embedding_server", "max_updates": 1000, "evaluate_updates": 1}
+    outcome = runner(faulty, ranks=2, **settings)
+    assert (outcome.ending, outcome.failure) == (Ending.FAILED, "crashed")
+    assert outcome.message.startswith("rank 1: the worker (process ")
+    assert outcome.message.endswith("was killed by signal 9 (SIGKILL)")
+    assert runner.reports, "it had begun"
+    for rank in range(2):
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((runner.folder / f"pid-{rank}").read_text()), 0)
+    assert time.monotonic() - begun < 60, "it waits for no time-out of torch's"
 
 
 def test_the_variables_are_set_for_the_length_of_the_attempt(runner, monkeypatch):

@@ -17,8 +17,8 @@ import numpy as np
 import psutil
 import pytest
 
-from workers.protocol import Assignment, Cause, Outcome
-from workers.runtime.parent import shorten
+from workers.protocol import Assignment, Cause, Limits, Outcome
+from workers.runtime.parent import News, shorten
 from workers.runtime.processes import Gang, Parent, RankProcess, objective_file, receive_all
 
 pytestmark = pytest.mark.timeout(120)
@@ -279,3 +279,29 @@ def test_a_long_log_is_cut_in_its_middle_and_that_is_said(tmp_path: Path) -> Non
     assert (tmp_path / "log").read_text() == (
         head + "\n... the middle of this log is left out ...\n" + "b" * (most // 4) + "c"
     )
+
+
+class Silent:
+    """A rank that is only told things; keeps the methods that were called."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: self.called.append(name)
+
+
+@pytest.mark.parametrize(("timeout", "hangs"), [(0.0, True), (1000.0, False)])
+def test_an_attempt_hangs_when_no_rank_moves_but_not_while_one_is_starting(
+    timeout: float, hangs: bool
+) -> None:
+    ranks, limits = [Silent(), Silent()], Limits(timeout_seconds=timeout)
+    gang = Gang(Assignment("s", 0, 1, {}, None, "", num_ranks=2, limits=limits), ranks, "of Ray")
+    gang.receive(0, News([], 5000.0))  # left over from an earlier attempt
+    time.sleep(0.01)
+    assert gang.watch() == []
+    assert ranks[0].called == ["run"], "rank 1 has given no sign of life"
+    gang.receive(1, News([], 0.0))
+    time.sleep(0.01)
+    gang.watch()
+    assert [rank.called for rank in ranks] == [["run", "dump"] if hangs else ["run"]] * 2
