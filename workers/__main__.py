@@ -1,6 +1,5 @@
 """Training one workload from a shell: `python -m workers sentiment learning_rate=2e-3`."""
 
-import argparse
 import json
 import signal
 import sys
@@ -8,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from search_spaces.errors import AutomlError, UsageError
+import click
+
+from search_spaces.errors import AutomlError
 from search_spaces.hardware import detect
-from search_spaces.plugins import nearest
 
 from .context import Context
 from .export import export
@@ -51,85 +51,67 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if command is not None:
             command(given[1:])
             return 0
-        return _train(name, given[1:] if given[:1] == ["train"] else given)
-    except AutomlError as error:
+        words = given[1:] if given[:1] == ["train"] else given
+        return int(_train.main(words, f"python -m workers {name}", standalone_mode=False, obj=name))
+    except (AutomlError, click.ClickException) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
 
-def _train(name: str, arguments: Sequence[str]) -> int:
-    given = _parser(name).parse_intermixed_args(arguments)
-    assignment = _assignment(name, given)
+@click.command(epilog="KEY is a parameter, an option or data.NAME; VALUE is JSON or text.")
+@click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--out", help="folder of the run (default: runs/NAME)")
+@click.option("--export", "target", metavar="DIR", help="write the trained model there at the end")
+@click.option("--resume", is_flag=True, help="continue from the newest checkpoint in --out")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--threads", default=1, show_default=True, help="CPU threads a rank")
+@click.option("--gpus", default=0.0, show_default=True, help="GPUs a rank")
+@click.pass_obj
+def _train(
+    name: str, /, settings: Sequence[str], out: str | None, target: str | None, **given: Any
+) -> int:
+    """Train the workload with its defaults, changed by KEY=VALUE."""
+    params, data, fixed = _checked(name, settings)
+    folder = str(Path(out or f"runs/{name}").resolve())
+    ranks = num_ranks(params, fixed)
+    assignment = Assignment(
+        "alone", 0, 1, params, name, folder, data, fixed, num_ranks=ranks, **given
+    )
     outcome = _run(assignment)
     ending = {"ending": outcome.ending, "metrics": dict(outcome.metrics)}
     print(json.dumps(ending, sort_keys=True), flush=True)
     if outcome.failure:
         print(f"{outcome.failure}: {outcome.message}", file=sys.stderr)
-    elif given.export and outcome.ending is Ending.COMPLETED:
-        kind, a = WORKLOADS.get(name), assignment
-        workload = kind(a.params, a.data, a.fixed, seed=a.seed)
-        files = export(workload, Path(a.folder), Path(given.export), outcome.metrics)
+    elif target and outcome.ending is Ending.COMPLETED:
+        workload = WORKLOADS.get(name)(params, data, fixed, seed=assignment.seed)
+        files = export(workload, Path(folder), Path(target), outcome.metrics)
         for file, content in files.items():
-            print(f"{Path(given.export) / file}: {content}", flush=True)
+            print(f"{Path(target) / file}: {content}", flush=True)
     return _STATUS[outcome.ending]
 
 
-def _parser(name: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=f"python -m workers {name}",
-        description=f"Train the workload {name} with its defaults, changed by KEY=VALUE.",
-        epilog="KEY is a parameter, an option or data.NAME; VALUE is JSON or text.",
-    )
-    add = parser.add_argument
-    add("settings", nargs="*", metavar="KEY=VALUE", help="as batch_size=128 data.name=builtin")
-    add("--out", default=f"runs/{name}", help="folder of the run (default: %(default)s)")
-    add("--export", metavar="DIR", help="write the trained model there at the end")
-    add("--resume", action="store_true", help="continue from the newest checkpoint in --out")
-    add("--seed", type=int, default=0, help="(default: 0)")
-    add("--threads", type=int, default=1, help="CPU threads a rank (default: 1)")
-    add("--gpus", type=float, default=0.0, help="GPUs a rank (default: 0)")
-    return parser
-
-
-def _assignment(name: str, given: argparse.Namespace) -> Assignment:
-    """The assignment of the command line; checks everything before anything is written."""
+def _checked(
+    name: str, settings: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Parameters, data and fixed options; checks everything before anything is written."""
     kind = WORKLOADS.get(name)
     space = kind.space(detect())
-    params = dict(space.default() or {})
-    data: dict[str, Any] = {}
-    fixed: dict[str, Any] = {}
-    for text in given.settings:
-        key, equals, words = text.partition("=")
+    params, data, fixed = dict(space.default() or {}), {}, {}
+    for text in settings:
+        key, _, words = text.partition("=")
         try:
             value = json.loads(words)
         except ValueError:
             value = words
-        if equals and key.startswith("data."):
+        if key.startswith("data."):
             data[key.removeprefix("data.")] = value
-        elif equals and key in space.parameters:
-            params[key] = value
-        elif equals and key in (trainer_options().keys() | kind.defaults.keys()):
+        elif key not in space.parameters and key in {*trainer_options(), *kind.defaults}:
             fixed[key] = value
         else:
-            hint = nearest(key, [*space.parameters, *kind.defaults])
-            raise UsageError(f"a setting is KEY=VALUE, got {text!r}: {hint}")
-    params = space.accept(params)
+            params[key] = value
+    params = dict(space.accept(params))
     kind.check(data, fixed)
-    return Assignment(
-        sweep="alone",
-        trial=0,
-        attempt=1,
-        params=params,
-        workload=name,
-        folder=str(Path(given.out).resolve()),
-        data=data,
-        fixed=fixed,
-        seed=given.seed,
-        num_ranks=num_ranks(params, fixed),
-        threads=given.threads,
-        gpus=given.gpus,
-        resume=given.resume,
-    )
+    return params, data, fixed
 
 
 def _run(assignment: Assignment) -> Outcome:
@@ -155,4 +137,4 @@ def _print_report(report: Report) -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main())

@@ -1,7 +1,6 @@
 """The context of a running trial: its parameters, its folder, and the way to report."""
 
 import os
-import reprlib
 import sys
 import threading
 import time
@@ -15,19 +14,18 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from search_spaces.errors import TrialFailure, UsageError
 from search_spaces.other_tools import no_attribute
 
-from .files.folder import Folder
+from .files import Folder
 from .functions.numbers import explained, numbers_of
 from .functions.suggesting import Asking, Suggesting
 from .protocol import CHECKPOINTS, Asked, Assignment, Params, Report, StopRequest
 
 if TYPE_CHECKING:
-    from .ranks.process_group import Meeting
+    from .ranks import Meeting
 
 # Keys of a saved state beside those of the user: what the prepared loop needs, and a state that is
 # no mapping.
 _LOOP: Final = "trial.prepare"
 _ALONE: Final = "trial.save"
-MEMORY_SECONDS: Final = 0.2  # between two looks at the memory in use
 
 
 class Stopped(Exception):
@@ -44,7 +42,7 @@ class Context(Suggesting):
             function that does nothing).
         stop_requested: polls for a stop request; cheap, called at every step.
         rank, world_size: of this process in the trial's gang.
-        rendezvous: address at which the ranks meet, for `workers.ranks.process_group.connect`:
+        rendezvous: address at which the ranks meet, for `workers.ranks.connect`:
             "file:///path", or "tcp://host:port" of a store that already listens; "" for one rank.
         device: "cpu" or "cuda:0", as the worker sees it.
         details: facts for the outcome, filled in while running.
@@ -74,7 +72,6 @@ class Context(Suggesting):
         self.loop: Any = None  # workers.own_loop.loop.PreparedLoop, once `prepare` was called
         self.preparing: Any = None  # workers.own_loop.prepare.prepare, while `workers.run` runs
         self.loop_state: Any = None  # what `restore` has read of it
-        self._memory_checked = 0.0
         a = self.assignment
         self.asking = Asking(a.asked, a.params, a.trial, a.seed, self._tell_asked)
 
@@ -245,20 +242,19 @@ class Context(Suggesting):
             return
         _ = self.resumed  # before another rank of this attempt writes files
         variables = self._meeting.variables()
-        before = {name: os.environ.get(name) for name in variables}
+        before = {name: os.environ[name] for name in variables if name in os.environ}
         os.environ.update(variables)
         try:
             yield
         finally:
             self._meeting.leave()
-            for name, value in before.items():
+            for name in variables:
                 os.environ.pop(name, None)
-                if value is not None:
-                    os.environ[name] = value
+            os.environ.update(before)
 
     @cached_property
     def _meeting(self) -> "Meeting":
-        from .ranks.process_group import Meeting  # imports torch
+        from .ranks import Meeting  # imports torch
 
         own_gpus = self.assignment.gpus > 0
         return Meeting(self.rank, self.world_size, self.rendezvous, own_gpus=own_gpus)
@@ -329,8 +325,6 @@ class Context(Suggesting):
         numbers = numbers_of(metrics)
         seconds = time.monotonic() - self._begun if seconds is None else seconds
         a = self.assignment
-        if not -(2**63) <= step < 2**63:
-            raise TrialFailure("crashed", f"a step must fit 64 bits, got {reprlib.repr(step)}")
         with self._lock:
             if self._over:
                 return False
@@ -355,18 +349,14 @@ class Context(Suggesting):
         return self.stop is None
 
     def memory_exceeded(self) -> bool:
-        """Whether the peak of this rank exceeds its limit; looks at most every 0.2 s."""
+        """Whether the peak of this rank exceeds its limit."""
         limit = self.assignment.limits.memory_bytes
-        now = time.monotonic()
-        if limit is None or self.memory is None or now - self._memory_checked < MEMORY_SECONDS:
-            return False
-        self._memory_checked = now
-        return bool(self.memory.bytes() > limit)
+        return bool(limit is not None and self.memory and self.memory.bytes() > limit)
 
     def check_memory(self) -> None:
         """Raise TrialFailure if the peak exceeds the limit, see `memory_exceeded`."""
-        limit = self.assignment.limits.memory_bytes
-        if limit is not None and self.memory_exceeded():
+        if self.memory_exceeded():
+            limit = self.assignment.limits.memory_bytes or 0
             raise TrialFailure(
                 "out_of_memory",
                 f"it has used {self.memory.bytes() / 1e9:.2f} GB, and a rank may use "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from importlib.util import find_spec
@@ -26,7 +25,7 @@ class NoCheckpoint(UsageError):
 def export(
     workload: Workload, trial: Path, target: Path, metrics: Mapping[str, float], found_by: str = ""
 ) -> dict[str, str]:
-    """Write the files of the workload, its configuration and a model card to a new folder.
+    """Write the files of the workload, and a model card with its configuration, to a new folder.
 
     Args:
         workload: with the configuration of the trial.
@@ -46,23 +45,7 @@ def export(
         raise UsageError(f"{target} is not empty; name a new folder to export to")
     target.mkdir(parents=True, exist_ok=True)
     files = dict(workload.export(trial, target))
-    configuration = {
-        "workload": workload.name,
-        "params": dict(workload.params),
-        "fixed": dict(workload.fixed),
-        "data": {key: value for key, value in workload.data.items() if key != "dir"},
-        "seed": workload.seed,
-    }
-    (target / "config.json").write_text(json.dumps(configuration, indent=1, sort_keys=True) + "\n")
-    files |= {"config.json": "the configuration", "README.md": "this card"}
-    (target / "README.md").write_text(card(workload, files, metrics, found_by))
-    return files
-
-
-def card(
-    workload: Workload, files: Mapping[str, str], metrics: Mapping[str, float], found_by: str
-) -> str:
-    """A model card as Markdown."""
+    files["README.md"] = "this card"
     options = {**workload.defaults, **workload.fixed, **workload.params}
     lines = [
         f"# {workload.name}",
@@ -89,7 +72,8 @@ def card(
         "|---|---|",
         *(f"| {name} | {value} |" for name, value in sorted(options.items())),
     ]
-    return "\n".join(lines) + "\n"
+    (target / "README.md").write_text("\n".join(lines) + "\n")
+    return files
 
 
 def export_trained(workload: Trainable, trial: Path, target: Path) -> dict[str, str]:

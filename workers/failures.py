@@ -24,7 +24,6 @@ import errno
 import os
 import re
 import reprlib
-import traceback
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +34,6 @@ MAX_LINE: Final = 300  # of an error in one line
 MAX_TRACEBACK: Final = 20_000
 MAX_CAUSES: Final = 10  # errors behind an error that are looked at
 MAX_NAME: Final = 200  # of the name of a metric or of an exception
-_CALLER: Final = "workers.run"  # of an objective
 _FRAME: Final = re.compile(r'^\s*File "([^"]+)", line (\d+)', re.MULTILINE)
 _ROOT: Final = Path(__file__).parents[1]
 _OURS: Final = tuple(f"{_ROOT / name}{os.sep}" for name in ("automl", "workers", "search_spaces"))
@@ -94,14 +92,6 @@ def bounded(text: str, most: int = MAX_MESSAGE) -> str:
     return text[: most - len(mark)] + mark
 
 
-def traceback_of(error: BaseException) -> str:
-    """The traceback of an exception, without the first frames, which are ours."""
-    frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_globals["__name__"] == _CALLER:
-        frames = frames.tb_next
-    return "".join(traceback.format_exception(type(error), error, frames))[-MAX_TRACEBACK:]
-
-
 def raised_at(shown: str) -> str:
     """The innermost line of the user's own code in the text of a traceback, such as `train.py:12`.
 
@@ -122,9 +112,8 @@ def is_disk_full(error: BaseException | None) -> bool:
     for _ in range(MAX_CAUSES):
         if error is None or isinstance(error, TrialFailure):
             break
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return True
-        if any(word in text_of(error).lower() for word in DISK_WORDS):
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if full or any(word in text_of(error).lower() for word in DISK_WORDS):
             return True
         error = error.__cause__ or error.__context__
     return False

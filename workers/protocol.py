@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any, Final, Literal
 
 from search_spaces.errors import UsageError
-from workers.files.folder import Folder
+from workers.files import Folder
 
 Value = bool | int | float | str | tuple[Any, ...] | None
 Params = Mapping[str, Value]
@@ -44,8 +44,8 @@ class Metric:
     aspect: Literal["quality", "speed", "memory", "quality and speed"] = "quality"
 
     def __post_init__(self) -> None:
-        named = isinstance(self.name, str) and self.name != ""
-        if not named or self.direction not in _DIRECTIONS or self.aspect not in _ASPECTS:
+        known = self.direction in _DIRECTIONS and self.aspect in _ASPECTS
+        if not (known and self.name and isinstance(self.name, str)):
             raise UsageError(
                 f"a metric has a name, a direction ({', '.join(map(repr, _DIRECTIONS))}) and an "
                 f"aspect ({', '.join(map(repr, _ASPECTS))}), got {self.name!r:.100}, "
@@ -283,28 +283,12 @@ class Outcome:
 Event = Started | Report | Asked | Outcome
 
 
-@dataclass(frozen=True)
-class Death:
-    """How the process of a rank ended without an outcome.
-
-    Args:
-        message: for a person.
-        failure, cause: see `Outcome`.
-        status: its exit status; below 0 the signal that ended it; None if it is not known.
-    """
-
-    message: str
-    failure: str = "crashed"
-    cause: Cause = Cause.LOST
-    status: int | None = None
-
-
 def open_log(assignment: Assignment, rank: int) -> IO[str]:
     """The file that receives the output of a rank, opened to append a line at a time."""
     logs = assignment.files / LOGS
     logs.make()
     name = log_name(assignment.attempt, rank)
-    return logs.open(name, "a", buffering=1, encoding="utf-8", errors="replace")
+    return logs.open(name, "a+", buffering=1, encoding="utf-8", errors="replace")
 
 
 def log_name(attempt: int, rank: int) -> str:

@@ -10,27 +10,28 @@ import platform
 import random
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
-from typing import Any, Final
+from types import SimpleNamespace
+from typing import Any, Final, cast
 
 import numpy as np
 
-from search_spaces.errors import StoreError, UsageError
+from search_spaces.errors import StoreError
 from search_spaces.hardware import memory_limit
 
 from .context import Context, Stopped
 from .failures import (
     MAX_NAME,
+    MAX_TRACEBACK,
     NO_ROOM,
     described,
     failure_of,
     is_disk_full,
     raised_at,
-    traceback_of,
 )
 from .functions.numbers import LARGEST, WrongReturn, returned, what_to_return
 from .protocol import Cause, Ending, Outcome, StopRequest, lost
@@ -52,17 +53,17 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     Returns:
         The outcome. Every exception but KeyboardInterrupt becomes a failure.
     """
-    from .artifacts.mirror import ArtifactNotes, ArtifactsUnreachable, mirrored
+    from .artifacts import ArtifactsUnreachable, Mirror
 
     begun, a = time.monotonic(), context.assignment
     context.preparing = _prepare
     facts: dict[str, Any] = {}
     typed: dict[str, Any] = {}  # further fields of the outcome
-    notes = ArtifactNotes()
+    mirror = Mirror(context)
     try:
         with _prepared_libraries(a.seed, a.threads, lambda torch: _set_up_gpu(context, torch)):
             context.files.make()
-            with mirrored(context, notes):
+            with mirror:
                 context.files.check()
                 result = _run_measured(context, objective)
                 metrics = returned(result, a.goals)
@@ -73,7 +74,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit and some errors of torch are no Exception
-        seconds = time.monotonic() - begun - notes.seconds
+        seconds = time.monotonic() - begun - mirror.seconds
         metrics, ending = {}, Ending.FAILED
         failure, message = failure_of(error)
         if isinstance(error, ArtifactsUnreachable):  # the trial is not to blame
@@ -87,29 +88,29 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         typed["exception"] = type(error).__name__[:MAX_NAME]
         if not isinstance(error, StoreError):  # it names a link or a pipe in the trial's folder
             own = getattr(error, "shown_traceback", None)
-            facts["traceback"] = traceback_of(error) if own is None else own
+            shown = "".join(traceback.format_exception(error)) if own is None else own
+            facts["traceback"] = shown[-MAX_TRACEBACK:]
             typed["raised_at"] = raised_at(facts["traceback"])
     finally:
         context.close()
         _leave_loop(context, failed=True)
-    seconds = time.monotonic() - begun - notes.seconds
+    seconds = time.monotonic() - begun - mirror.seconds
     peak = _peak(context, objective)
     details = {str(key): _plain(value) for key, value in context.details.items()}
-    facts |= context.memory.details() if context.memory else {}
     return Outcome(
         a.trial,
         a.attempt,
         ending,
         metrics,
         failure,
-        notes.add_to(message),
+        "; ".join(filter(None, (message, mirror.message))),
         seconds,
         peak,
         details | facts,
         failed_at=context.failed_at,
         pruned=context.pruned,
         memory_limit_bytes=_room(context),
-        artifact_bytes=notes.artifact_bytes,
+        artifact_bytes=mirror.num_bytes,
         **typed,
     )
 
@@ -148,11 +149,7 @@ def combine(outcomes: Sequence[Outcome]) -> Outcome:
     first = outcomes[0]
     failed = [outcome for outcome in outcomes if outcome.failure is not None]
     peaks = [outcome.peak_memory_bytes for outcome in outcomes]
-    details = dict(first.details)
-    if len(outcomes) > 1:
-        details["rank_peak_memory_bytes"] = peaks
-        if "state_bytes" in details:
-            details["rank_state_bytes"] = [one.details.get("state_bytes") for one in outcomes]
+    details = {key: value for key, value in first.details.items() if key != "traceback"}
     worst = min(failed, key=_place_among_causes, default=first)
     if "traceback" in worst.details:
         details["traceback"] = worst.details["traceback"]
@@ -167,16 +164,20 @@ def combine(outcomes: Sequence[Outcome]) -> Outcome:
         details=details,
         cause=worst.cause,
         exit_status=worst.exit_status,
-        exception=worst.exception or first.exception,
+        exception=worst.exception,
+        worker_lost=worst.worker_lost,
         raised_at=worst.raised_at,
         failed_at=None,
     )
 
 
-def _place_among_causes(outcome: Outcome) -> tuple[int, float]:
-    """Of failures of one kind the earliest is the cause: it broke the connections of the others."""
+def _place_among_causes(outcome: Outcome) -> tuple[int, bool, float]:
+    """Of failures of one kind that of a lost process is the cause, or else the earliest.
+
+    It broke the connections of the others.
+    """
     at = math.inf if outcome.failed_at is None else outcome.failed_at
-    return _CAUSES.index(outcome.failure or "crashed"), at
+    return _CAUSES.index(outcome.failure or "crashed"), not outcome.worker_lost, at
 
 
 def _prepare(*arguments: Any) -> Any:
@@ -214,11 +215,10 @@ def _room(context: Context) -> int:
     """Bytes that a rank may use here: of its GPU, or of main memory with the ranks beside it."""
     if not context.device.startswith("cuda"):
         return memory_limit()
-    total = 0
-    if torch := sys.modules.get("torch"):
-        with suppress(RuntimeError):  # of a GPU that fails
-            total = torch.cuda.get_device_properties(context.device).total_memory
-    return int(total * min(1.0, context.assignment.gpus))
+    with suppress(RuntimeError, KeyError):  # of a GPU that fails; torch was not needed
+        gpu = sys.modules["torch"].cuda.get_device_properties(context.device)
+        return int(gpu.total_memory * min(1.0, context.assignment.gpus))
+    return 0
 
 
 def _run_measured(context: Context, objective: Objective | None) -> Any:
@@ -228,38 +228,28 @@ def _run_measured(context: Context, objective: Objective | None) -> Any:
     """
     from .device.peak_memory import PeakMemory
 
-    context.memory = PeakMemory(context.device)
+    a, context.memory = context.assignment, PeakMemory(context.device)
     # On a GPU the children are data loaders, or a program that nobody measures.
     measured = nullcontext() if context.memory.on_gpu else context.memory.with_children()
     with measured, context.meeting_ranks():
         try:
-            return _call_target(context, objective)
+            if a.workload is not None:
+                from .workloads import WORKLOADS
+
+                kind = WORKLOADS.get(a.workload)
+                return kind(a.params, a.data, a.fixed, seed=context.seed).run(context)
+            assert objective is not None
+            result = _call_objective(objective, context)
+            _leave_loop(context, failed=False)
+            return result
+        except Stopped:  # such as one of `automl speed` that was not done
+            return None
         except BaseException:
             if context.world_size > 1:
                 context.failed_at = context.failed_at or time.time()
             raise
-
-
-def _call_target(context: Context, objective: Objective | None) -> Any:
-    assignment = context.assignment
-    if assignment.workload is None:
-        if objective is None:
-            raise UsageError("the assignment names no workload, and no objective was given")
-        try:
-            result = _call_objective(objective, context)
-            _leave_loop(context, failed=False)
-            return result
         finally:
             context.close()  # a thread that it has left behind may report until now
-    from .workloads import WORKLOADS
-
-    kind = WORKLOADS.get(assignment.workload)
-    try:
-        return kind(assignment.params, assignment.data, assignment.fixed, seed=context.seed).run(
-            context
-        )
-    except Stopped:
-        return None
 
 
 def _call_objective(objective: Objective, context: Context) -> Any:
@@ -270,8 +260,6 @@ def _call_objective(objective: Objective, context: Context) -> Any:
     """
     try:
         return objective(context)
-    except Stopped:  # such as one of `automl speed` that was not done
-        return None
     except Exception as error:
         if type(error).__name__ != "TrialPruned" or not context.reported:
             raise
@@ -308,7 +296,7 @@ def _prepared_libraries(
     Args:
         seed: of all three.
         threads: of torch on the CPU.
-        torch_loaded: called with torch once it is loaded and set up.
+        torch_loaded: called with torch once it is loaded and set up, now or by an import inside.
     """
 
     def set_up(torch: Any) -> None:
@@ -316,37 +304,29 @@ def _prepared_libraries(
         torch.set_num_threads(max(1, threads))
         torch_loaded(torch)
 
+    def find_torch(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name != "torch":
+            return None
+        sys.meta_path.remove(finder)
+        spec: Any = importlib.util.find_spec(name)  # by the other finders
+        load = spec.loader.exec_module
+
+        def load_and_set_up(module: Any) -> None:
+            load(module)
+            set_up(module)
+
+        spec.loader.exec_module = load_and_set_up
+        return cast(ModuleSpec, spec)
+
     random.seed(seed)
     np.random.seed(seed % 2**32)
+    finder: Any = SimpleNamespace(find_spec=find_torch)
     if torch := sys.modules.get("torch"):
         set_up(torch)
-        yield
-        return
-    finder = _TorchFinder(set_up)
-    sys.meta_path.insert(0, finder)
+    else:
+        sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
-        sys.meta_path.remove(finder)
-
-
-class _TorchFinder(MetaPathFinder):
-    """Finds torch as usual, and sets it up right after its import."""
-
-    def __init__(self, set_up: Callable[[Any], None]) -> None:
-        self._set_up, self._asked = set_up, False
-
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if fullname != "torch" or self._asked:
-            return None
-        self._asked = True
-        spec = importlib.util.find_spec(fullname)  # by the other finders
-        if spec is not None and spec.loader is not None:
-            load = spec.loader.exec_module
-
-            def load_and_set_up(module: Any) -> None:
-                load(module)
-                self._set_up(module)
-
-            spec.loader.exec_module = load_and_set_up  # type: ignore[method-assign]
-        return spec
+        with suppress(ValueError):  # torch is loaded
+            sys.meta_path.remove(finder)

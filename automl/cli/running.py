@@ -31,7 +31,7 @@ from automl.workflows.confirm import chosen, derived, missing, prepare
 from automl.workflows.export import moved_to
 from search_spaces.change import changes
 from search_spaces.validation import show
-from workers.artifacts.copies import read_location
+from workers.artifacts import read_location
 from workers.command.command import EitherCommand
 from workers.command.printed_metrics import larger_is_better
 from workers.command.reports import compile_pattern

@@ -17,8 +17,8 @@ from automl.errors import StoreError, StoreFailure, UsageError
 from automl.ledger import Hold, Ledger
 from automl.ledger.database import HeldError
 from automl.stopping.base import Stopper
-from workers.artifacts.copies import SweepArtifacts
-from workers.files.folder import Folder
+from workers.artifacts import SweepArtifacts
+from workers.files import Folder
 from workers.protocol import DISPOSABLE, Asked, Event, Outcome, Report, StopRequest
 
 from .beginning import Growth, Plugins, artifacts_of, with_artifacts, with_known_space

@@ -17,8 +17,8 @@ from automl.stopping.base import Stopper
 from automl.suggesters.base import Suggester
 from automl.suggesters.domain import Domain, updated_limits
 from automl.suggesters.queue import SuggestionQueue
-from workers.artifacts.copies import SweepArtifacts
-from workers.files.folder import Folder
+from workers.artifacts import SweepArtifacts
+from workers.files import Folder
 from workers.protocol import Assignment, Limits
 
 from .journal import USED_UP, Journal, Shutdown, fail, reason_for_none, reason_of_time

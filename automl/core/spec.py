@@ -14,7 +14,7 @@ from typing import Any, Final
 from automl.errors import UsageError
 from search_spaces import Choice, Float, Space
 from search_spaces.plugins import nearest
-from workers.artifacts.copies import read_location
+from workers.artifacts import read_location
 from workers.protocol import Metric
 
 from . import arguments

@@ -5,15 +5,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, ClassVar
 
 from automl.core import Resources
-from workers.protocol import Assignment, Death, Event, StopRequest
+from workers.protocol import Assignment, Event, StopRequest
 from workers.runtime.devices import environment_of
-from workers.runtime.gang import Gang
 from workers.runtime.parent import News
-from workers.runtime.processes import Parent, RankProcess, objective_file, receive_all
+from workers.runtime.processes import Gang, Parent, RankProcess, objective_file, receive_all
 
 from .base import Dispatcher
 
-Message = tuple[Gang, int, News | Death]  # and the rank that it comes from
+Message = tuple[Gang, int, News]  # and the rank that it comes from
 
 
 class GangDispatcher(Dispatcher):

@@ -27,7 +27,7 @@ from automl.core import Command, Ended, SweepEvent, SweepState, TrialState
 from automl.core.arguments import check_name, compact_json
 from automl.errors import AutomlError, StoreError, needs
 from search_spaces.validation import plain_params
-from workers.files.folder import flush
+from workers.files import flush
 from workers.protocol import Cause, Ending, Outcome, StopRequest
 
 FILE_NAME: Final = "ledger.sqlite3"

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from automl.core import SweepEvent, SweepState, Trial, TrialEvent
 from automl.core.arguments import compact_json
 from automl.errors import StoreError
-from workers.files.folder import Folder
+from workers.files import Folder
 
 from .database import (
     SWEEPS,

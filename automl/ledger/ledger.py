@@ -30,7 +30,7 @@ from automl.core import (
 from automl.core.arguments import MAX_NAME, check_name
 from automl.errors import UsageError
 from search_spaces.plugins import nearest
-from workers.files.folder import Folder
+from workers.files import Folder
 
 from .database import (
     RECORDS,

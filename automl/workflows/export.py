@@ -21,9 +21,8 @@ from automl.report.recommendation import (
     recommended,
 )
 from automl.report.record import Record, read_confirmation
-from workers.artifacts.copies import NONE, read_location
-from workers.files.folder import Folder
-from workers.files.sealed import MANIFEST
+from workers.artifacts import NONE, read_location
+from workers.files import MANIFEST, Folder
 from workers.functions.saved_state import SAVED, newest_saved
 from workers.protocol import CHECKPOINTS, LOGS, WORK
 
@@ -50,7 +49,7 @@ def chosen(ledger: Ledger, sweep: str, number: int | None) -> Trial:
 def export(
     ledger: Ledger, sweep: str, trial: Trial, target: Path, artifacts: str | None = None
 ) -> dict[str, str]:
-    """Write the folder `target`, which must be new or empty, and keep a copy at the artifacts.
+    """Write the folder `target`, which must be new or empty.
 
     Args:
         artifacts: the location of the sweep's artifacts, as the person names it; None for none.
@@ -76,11 +75,7 @@ def export(
             config.write_text(recipe(spec, trial, config), encoding="utf-8")
         except OSError as error:
             raise UsageError(f"{target} cannot be written: {error.strerror}") from error
-    files = {**files, config.name: f"trains it again: {line_of(spec, config)}"}
-    store = artifacts_of(spec)
-    if store is not None and read_location(artifacts or "") not in ("", NONE):
-        files[store.put(f"exports/{trial.number}", target)] = "a copy of these files"
-    return files
+    return {**files, config.name: f"trains it again: {line_of(spec, config)}"}
 
 
 def _origin(ledger: Ledger, sweep: str, trial: Trial) -> str:

@@ -13,7 +13,7 @@ from toy import objective
 
 from workers.context import Context
 from workers.protocol import Assignment, Outcome, Report
-from workers.ranks.process_group import disconnect
+from workers.ranks import disconnect
 from workers.run import Objective, run
 from workers.runtime.processes import run_gang
 

@@ -53,6 +53,7 @@ def test_a_value_that_is_no_number_is_one_short_failure(value: Any, message: str
         ((), {"loss": 3}, ""),
         ((Hostile(),), {"loss": 3}, "Hostile"),
         ((math.nan,), {}, "float: nan"),
+        ((2**63,), {}, "int: 9223372036854775808"),
         ((3, {"loss": 0.5}), {}, "int: 3, dict of 1: {'loss': 0.5}"),
     ],
 )
@@ -65,38 +66,43 @@ def test_a_wrong_call_of_report_is_explained(
     assert f"trial.report(step, acc=value); got trial.report({got})" in str(caught.value)
 
 
-@pytest.mark.parametrize(("given", "named"), [((0.5, 3), {}), ((0.5,), {"step": 3})])
-def test_a_report_without_a_name_is_a_value_and_its_step(
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ((0.5, 3), {}),
+        ((0.5,), {"step": 3}),
+        *(((step,), {"acc": 0.5}) for step in (3, 3.0, np.int64(3), np.float32(3))),
+        ((), {"step": torch.tensor(3), "acc": 0.5}),
+    ],
+)
+def test_a_report_has_a_whole_step_and_a_value_that_may_lack_its_name(
     given: tuple[Any, ...], named: dict[str, Any]
 ) -> None:
     sent: list[Any] = []
     context = Context(Assignment("s", 0, 1, {}, None, "", goals=("acc",)), send=sent.append)
     assert context.report(*given, **named)
     assert (sent[0].step, sent[0].metrics) == (3, {"acc": 0.5})
-
-
-@pytest.mark.parametrize("step", [3, 3.0, np.int64(3), np.float32(3), torch.tensor(3)])
-def test_a_step_is_any_whole_number(step: Any) -> None:
-    sent: list[Any] = []
-    context = Context(Assignment("s", 0, 1, {}, None, ""), send=sent.append)
-    assert context.report(step=step, loss=0.5)
-    assert (sent[0].step, sent[0].metrics) == (3, {"loss": 0.5})
     assert type(sent[0].step) is int
 
 
-def test_names_and_numbers_of_metrics_are_bounded() -> None:
-    with pytest.raises(TrialFailure, match="at most 10,000 metrics are kept, got 10,001"):
-        numbers_of({str(n): 0.0 for n in range(MAX_METRICS + 1)})
-    with pytest.raises(TrialFailure, match="at most 200 characters, got 1,000,000"):
-        numbers_of({"x" * 1_000_000: 0.0})
+@pytest.mark.parametrize(
+    ("metrics", "problem"),
+    [
+        ({str(n): 0.0 for n in range(MAX_METRICS + 1)}, "at most 10,000 metrics are kept, got 10,"),
+        ({"x" * 1_000_000: 0.0}, "at most 200 characters, got 1,000,000"),
+    ],
+    ids=["number", "name"],
+)
+def test_names_and_numbers_of_metrics_are_bounded(metrics: dict[str, float], problem: str) -> None:
+    with pytest.raises(TrialFailure, match=problem):
+        numbers_of(metrics)
 
 
 @pytest.mark.parametrize(
     "value", [np.array([2.0]), np.float32(2), np.array(2), torch.tensor([[2.0]]), torch.tensor(2)]
 )
 def test_an_array_of_one_element_is_a_number(value: Any) -> None:
-    assert numbers_of({"loss": value}) == {"loss": 2.0}
-    assert returned(value, ["loss"]) == {"loss": 2.0}
+    assert numbers_of({"loss": value}) == returned(value, ["loss"]) == {"loss": 2.0}
 
 
 @pytest.mark.parametrize("name", ["seconds", "peak_memory_bytes"])
@@ -119,26 +125,20 @@ def test_a_message_is_bounded() -> None:
     assert message.endswith("... (30,000,000 characters in all)")
 
 
-def test_the_folder_for_checkpoints_outlives_attempts(tmp_path: Path) -> None:
-    def context(attempt: int) -> Context:
-        return Context(
-            Assignment("s", 0, attempt, {}, None, str(tmp_path / "0"), resume=attempt > 1)
-        )
+def test_the_folder_for_checkpoints_outlives_attempts_and_is_no_link(tmp_path: Path) -> None:
+    def context(attempt: int, trial: str = "0") -> Context:
+        resume = attempt > 1
+        return Context(Assignment("s", 0, attempt, {}, None, f"{tmp_path}/{trial}", resume=resume))
 
-    first, second = context(1), context(2)
-    assert not first.resumed
-    assert first.checkpoint_dir.is_dir()
+    assert context(1).checkpoint_dir.is_dir()
+    second = context(2)
     assert not second.resumed, "the first attempt has left no files"
     (second.checkpoint_dir / "state").write_text("3")
     assert not second.resumed, "its own files are of no earlier attempt"
-    third = context(3)
-    assert (third.checkpoint_dir / "state").read_text() == "3"
-    assert third.resumed
+    assert (context(3).checkpoint_dir / "state").read_text() == "3"
+    assert context(3).resumed
     assert not context(1).resumed, "a new trial in the folder of a deleted one"
-
-
-def test_a_link_in_place_of_the_checkpoints_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "0").mkdir()
-    (tmp_path / "0" / "checkpoints").symlink_to(tmp_path)
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "checkpoints").symlink_to(tmp_path)
     with pytest.raises(StoreError, match="is a symbolic link"):
-        _ = Context(Assignment("s", 0, 1, {}, None, str(tmp_path / "0"))).checkpoint_dir
+        _ = context(1, "1").checkpoint_dir

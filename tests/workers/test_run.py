@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import optuna
 import pytest
 import torch
@@ -16,7 +14,6 @@ from fake_gpu import FakeCuda
 
 from search_spaces.errors import TrialFailure
 from workers.context import Context
-from workers.functions import saved_state
 from workers.functions.speed import SpeedProbe
 from workers.protocol import (
     Assignment,
@@ -44,6 +41,10 @@ def raiser(error):
             RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),
             "out_of_memory",
         ),
+        (torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors"), "out_of_memory"),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `c"), "out_of_memory"),
+        (RuntimeError("cuDNN Frontend error: unable to find an engine that"), "out_of_memory"),
+        (RuntimeError("CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"), "out_of_memory"),
         (TrialFailure("timeout", "too slow"), "timeout"),
         (FloatingPointError("nan"), "non_finite"),
         (ValueError("a mistake"), "crashed"),
@@ -63,14 +64,24 @@ def test_a_keyboard_interrupt_is_the_callers(runner):
         runner()
 
 
+def reports(context):
+    return {"kept": context.report(1, loss=2.0)}
+
+
 @pytest.mark.parametrize(
-    ("how", "ending"), [(StopRequest.STOP, Ending.STOPPED), (StopRequest.PAUSE, Ending.PAUSED)]
+    ("objective", "how", "ending"),
+    [
+        (reports, StopRequest.STOP, Ending.STOPPED),
+        (reports, StopRequest.PAUSE, Ending.PAUSED),
+        (SpeedProbe(lambda context: None, 3), StopRequest.STOP, Ending.STOPPED),
+        (lambda context: {"loss": 1}, StopRequest.STOP, Ending.COMPLETED),
+    ],
+    ids=["stop", "pause", "where it asks, before a report", "it did not ask"],
 )
-def test_an_objective_that_was_asked_to_stop(runner, how, ending):
-    outcome = runner(
-        lambda context: {"kept": context.report(1, loss=2.0)}, stop_requested=lambda: how
-    )
-    assert (outcome.ending, outcome.metrics) == (ending, {"kept": 0.0})
+def test_an_objective_that_was_asked_to_stop(runner, objective, how, ending):
+    outcome = runner(objective, stop_requested=lambda: how)
+    assert (outcome.ending, outcome.failure) == (ending, None)
+    assert outcome.metrics.get("kept", 0.0) == 0.0
 
 
 def test_optunas_pruned_trial_has_stopped_itself(runner):
@@ -84,17 +95,6 @@ def test_optunas_pruned_trial_has_stopped_itself(runner):
     assert not runner(stop_requested=lambda: StopRequest.STOP).pruned  # it was asked to
     failed = runner(raiser(optuna.TrialPruned("too large")))
     assert (failed.ending, failed.message) == (Ending.FAILED, "TrialPruned: too large")
-
-
-def test_an_objective_that_ends_where_it_is_asked_to_has_stopped(runner):
-    probe = SpeedProbe(lambda context: None, 3)  # it had no time to report
-    outcome = runner(probe, stop_requested=lambda: StopRequest.STOP)
-    assert (outcome.ending, outcome.failure) == (Ending.STOPPED, None)
-
-
-def test_an_objective_that_did_not_ask_has_completed(runner):
-    outcome = runner(lambda context: {"loss": 1}, stop_requested=lambda: StopRequest.STOP)
-    assert outcome.ending is Ending.COMPLETED
 
 
 class Hostile:
@@ -152,34 +152,30 @@ def test_a_report_after_the_end_does_not_count(runner):
     assert [report.step for report in runner.reports] == [1]
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_is_not_the_fault_of_the_configuration(runner, monkeypatch, number):
-    def full(*_: object, **__: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(saved_state, "write_arrays", full)
-    outcome = runner(lambda context: context.save({"x": np.zeros(3)}))
-    assert (outcome.failure, outcome.worker_lost) == ("preempted", True)
-    assert "there is no room on the disk: OSError" in outcome.message
+def full(number, text="cannot save"):
+    """As a library says it that wraps the error of the system."""
+    error = RuntimeError(text)
+    error.__cause__ = OSError(number, os.strerror(number))
+    return error
 
 
 @pytest.mark.parametrize(
-    ("text", "cause", "kind"),
+    ("error", "no_room"),
     [
-        ("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534", None, "no room"),
-        ("I/O error: No space left on device (os error 28)", None, "no room"),
-        ("cannot save", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "no room"),
-        ("[enforce fail at inline_container.cc:197] . failed finding central directory", None, ""),
-        ("cannot save", PermissionError(errno.EACCES, os.strerror(errno.EACCES)), ""),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), True),
+        (full(errno.ENOSPC), True),
+        (full(errno.EDQUOT), True),
+        (full(errno.EACCES), False),
+        (RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 576"), True),
+        (RuntimeError("I/O error: No space left on device (os error 28)"), True),
+        (RuntimeError("[enforce fail at inline_container.cc:197] . failed finding"), False),
     ],
 )
-def test_libraries_that_wrap_the_error_of_a_full_disk(runner, text, cause, kind):
-    def objective(context):
-        raise RuntimeError(text) from cause
-
-    outcome = runner(objective)
-    assert outcome.failure == ("preempted" if kind else "crashed")
-    assert ("no room on the disk" in outcome.message) is bool(kind)
+def test_a_full_disk_is_not_the_fault_of_the_configuration(runner, error, no_room):
+    outcome = runner(raiser(error))
+    assert outcome.failure == ("preempted" if no_room else "crashed")
+    assert outcome.worker_lost is no_room
+    assert ("there is no room on the disk: " in outcome.message) is no_room
 
 
 def test_memory_is_measured_above_what_was_there_before(runner):
@@ -197,105 +193,47 @@ def test_memory_is_measured_above_what_was_there_before(runner):
 
 
 def test_the_first_cause_is_blamed():
-    crash = Outcome(
-        0, 1, Ending.FAILED, failure="crashed", message="connection reset", peak_memory_bytes=5
-    )
-    memory = Outcome(
-        0, 1, Ending.FAILED, failure="out_of_memory", message="allocator", peak_memory_bytes=9
-    )
+    crash = Outcome(0, 1, Ending.FAILED, failure="crashed", message="reset", peak_memory_bytes=5)
+    memory = replace(crash, failure="out_of_memory", message="allocator", peak_memory_bytes=9)
     combined = combine([crash, memory])
-    assert (combined.failure, combined.message, combined.peak_memory_bytes) == (
-        "out_of_memory",
-        "allocator",
-        9,
-    )
+    assert (combined.failure, combined.peak_memory_bytes) == ("out_of_memory", 9)
+    gone = replace(crash, worker_lost=True, failed_at=9.0, message="killed")
+    combined = combine([replace(crash, failed_at=1.0), gone])
+    assert (combined.message, combined.worker_lost) == ("killed", True)
 
 
-def wait_for_a_third(context):
-    torch.distributed.init_process_group(
-        "gloo", init_method=context.rendezvous, rank=context.rank, world_size=3
-    )
-
-
-def test_an_interrupted_gang_leaves_no_meeting_behind(runner, monkeypatch):
-    def interrupt():
-        if list(runner.folder.glob("automl-meeting*")):
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(tempfile, "tempdir", str(runner.folder))
-    runner.objective = wait_for_a_third
-    with pytest.raises(KeyboardInterrupt):
-        runner(ranks=2, stop_requested=interrupt)
-    assert not list(runner.folder.glob("automl-meeting*"))
-
-
-def speak(context):
-    print("hello from", context.rank)
-
-
-def test_each_rank_has_a_log(runner):
-    assert runner(speak, ranks=2).ending is Ending.COMPLETED
-    assert [p.read_text().strip() for p in sorted((runner.folder / "logs").iterdir())] == [
-        "s/3.1  (its seed is 7)\nhello from 0",
-        "s/3.1  (its seed is 7)\nhello from 1",
-    ]
+WSL = "5.15.90.1-microsoft-standard-WSL2"  # where the driver goes on in main memory
 
 
 @pytest.mark.parametrize(
-    ("gpus", "limit", "share"),
-    [(1.0, None, 1.0), (1.0, 20_000_000_000, 0.25), (0.5, None, 0.49375), (0.5, 8 * 10**9, 0.1)],
+    ("gpus", "limit", "release", "share"),
+    [
+        (1.0, None, "", 1.0),
+        (1.0, 20_000_000_000, "", 0.25),
+        (0.5, None, "", 0.49375),
+        (0.5, 8 * 10**9, "", 0.1),
+        (1.0, None, WSL, 0.75),
+    ],
 )
-def test_a_rank_may_allocate_its_share_of_a_gpu(runner, monkeypatch, gpus, limit, share):
-    cuda = FakeCuda().install(monkeypatch.setattr)
+def test_a_rank_may_allocate_its_share_of_a_gpu(runner, monkeypatch, gpus, limit, release, share):
+    cuda = FakeCuda(reserved=20_000_000_000 if release else 0).install(monkeypatch.setattr)
+    monkeypatch.setattr("platform.release", lambda: release)
     a = replace(runner.assignment(limits=Limits(memory_bytes=limit)), gpus=gpus)
     outcome = run(Context(a, print, lambda: None, device="cuda:0"), lambda trial: {"loss": 1.0})
     assert outcome.ending is Ending.COMPLETED
     assert cuda.fraction == pytest.approx(share)
 
 
-def test_under_wsl_a_rank_may_allocate_what_is_free(runner, monkeypatch):
-    """There the driver goes on in main memory, which a desktop's GPU must not."""
-    cuda = FakeCuda(reserved=20_000_000_000).install(monkeypatch.setattr)
-    monkeypatch.setattr("platform.release", lambda: "5.15.90.1-microsoft-standard-WSL2")
-    a = replace(runner.assignment(), gpus=1.0)
-    run(Context(a, print, lambda: None, device="cuda:0"), lambda trial: {"loss": 1.0})
-    assert cuda.fraction == pytest.approx(0.75)
-
-
 def test_the_peak_of_a_gpu_is_kept(runner, monkeypatch):
     cuda = FakeCuda(allocated=1_000).install(monkeypatch.setattr)
 
     def objective(trial):
-        cuda.allocated, cuda.reserved = 501_000, 700_000
+        cuda.allocated = 501_000
         return {"loss": 1.0}
 
     context = Context(runner.assignment(), print, lambda: None, device="cuda:0")
     outcome = run(context, objective)
     assert outcome.peak_memory_bytes == 500_000
-    assert outcome.details["peak_allocated_bytes"] == 501_000
-    assert outcome.details["peak_reserved_bytes"] == 700_000
-
-
-FULL = (
-    torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be ..."),
-    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
-    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
-    RuntimeError("cuDNN Frontend error: unable to find an engine that can run"),
-    RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
-)
-
-
-@pytest.mark.parametrize("error", FULL)
-def test_a_gpu_that_is_full_is_not_broken(runner, monkeypatch, error):
-    """Another program may have left no room for a context."""
-    FakeCuda().install(monkeypatch.setattr)
-
-    def full(*given):
-        raise error
-
-    monkeypatch.setattr(torch.cuda, "set_device", full)
-    outcome = run(Context(runner.assignment(), print, lambda: None, device="cuda:0"), print)
-    assert outcome.failure == "out_of_memory"
 
 
 @pytest.mark.parametrize("named", ["nothing", "goals", "constrained"])

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from search_spaces.errors import StoreError, TrialFailure, UsageError
 from workers.failures import DISK_WORDS, MAX_LINE, MEMORY_WORDS, NO_ROOM
 from workers.protocol import CHECKPOINTS, LOGS, WORK, Cause, StopRequest, log_name
-from workers.runtime.gang import oom_kills, signal_name
+from workers.runtime.processes import oom_kills, signal_name
 
 from .arguments import Braces, check, with_absolute_path
 from .reports import CSV_FILE, Collector, Reports, compile_pattern

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from search_spaces.errors import TrialFailure, UsageError
 from search_spaces.validation import number_of
-from workers.files.folder import Folder
+from workers.files import Folder
 from workers.functions.numbers import numbers_of
 
 from .printed_metrics import COLOURS, STEPS, TYPE, VALUE

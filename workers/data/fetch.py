@@ -12,7 +12,7 @@ from urllib.request import Request, urlopen
 
 from search_spaces.errors import AutomlError, DataError
 from search_spaces.plugins import nearest
-from workers.files.folder import sha256
+from workers.files import sha256
 
 
 @dataclass(frozen=True)

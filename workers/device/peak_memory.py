@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 CONTEXT_BYTES: Final = 500_000_000
 MIN_SECONDS: Final = 0.1  # between two samples of child processes
 SHARE: Final = 0.01  # of a core that sampling may take
-CLOCK_TICK: Final = 0.01  # to which the system rounds the start of a process
 
 
 class PeakMemory:
@@ -66,20 +65,6 @@ class PeakMemory:
         """Peak so far above the baseline, in bytes."""
         return max(self._highest, self._used(peak=True) - self._baseline)
 
-    def details(self) -> dict[str, int]:
-        """What a GPU holds beside the peak of the trial's tensors, in bytes; empty on a CPU.
-
-        `peak_allocated_bytes` counts the baseline too, `peak_reserved_bytes` the pieces that
-        torch's allocator keeps free.
-        """
-        torch = self._torch()
-        if torch is None:
-            return {}
-        return {
-            "peak_allocated_bytes": torch.cuda.max_memory_allocated(self._device),
-            "peak_reserved_bytes": torch.cuda.max_memory_reserved(self._device),
-        }
-
     @contextlib.contextmanager
     def with_children(self) -> Iterator[None]:
         """While inside, count what new child processes hold too, at all depths.
@@ -87,16 +72,15 @@ class PeakMemory:
         A thread takes samples, so a process that lives for less than a tenth of a second may be
         missed. Pages that a child shares with this process after a fork do not count.
         """
-        begun = psutil.boot_time() + time.clock_gettime(time.CLOCK_BOOTTIME) - CLOCK_TICK
         ended, process = threading.Event(), psutil.Process()
+        others = set(process.children(recursive=True))
 
         def sample() -> None:
             wait = MIN_SECONDS
             while not ended.wait(wait):
                 began = time.thread_time()
                 with suppress(psutil.Error, OSError):  # one has ended, or is another user's
-                    children = process.children(recursive=True)
-                    new = [child for child in children if child.create_time() >= begun]
+                    new = set(process.children(recursive=True)) - others
                     held = sum(child.memory_full_info().uss for child in new)
                     own = max(0, self._used() - self._baseline)  # pages may have been taken back
                     self._highest = max(self._highest, own + held)
@@ -146,9 +130,8 @@ class Contributions:
         self.names = {module: name for name, module in model.named_modules() if name}
         self.activations: dict[str, int] = {}
         self._inside: list[nn.Module] = []  # the modules whose forward runs, the innermost last
-        self._seen: set[int] = set()
-        held = [*model.parameters(), *model.buffers()]
-        self._ignored = {_storage(tensor) for tensor in held}  # these are no activations
+        held = [*model.parameters(), *model.buffers()]  # these are no activations
+        self._seen = {tensor.untyped_storage()._cdata for tensor in held}
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
@@ -166,8 +149,6 @@ class Contributions:
         finally:
             for handle in handles:
                 handle.remove()
-            self._seen.clear()
-            self._inside.clear()
 
     def table(
         self, parameters: Mapping[str, Tensor], state: Callable[[Tensor], int]
@@ -189,13 +170,12 @@ class Contributions:
         self._inside.pop()
 
     def _keep(self, tensor: Tensor) -> Tensor:
-        key = _storage(tensor)
-        if key not in self._seen and key not in self._ignored:
-            self._seen.add(key)
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self._seen:
+            self._seen.add(storage._cdata)
             named = (self.names[one] for one in reversed(self._inside) if one in self.names)
             module = next(named, "loss")
-            size = tensor.untyped_storage().nbytes()
-            self.activations[module] = self.activations.get(module, 0) + size
+            self.activations[module] = self.activations.get(module, 0) + storage.nbytes()
         return tensor
 
 
@@ -203,10 +183,6 @@ def nbytes(tensor: Tensor) -> int:
     """Bytes of the part of a tensor on this rank."""
     local: Any = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     return int(local.nbytes)
-
-
-def _storage(tensor: Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
 
 
 def trim() -> None:

@@ -60,10 +60,10 @@ def explained(report: F) -> F:
 
 
 def _whole(step: Any) -> int | None:
-    """A step as an integer, if it is a whole number, also of NumPy or torch; else None."""
+    """A step as an integer, if it is a whole number of 64 bits, also of NumPy or torch."""
     try:
         number = int(step)
-        return number if number == step else None
+        return number if number == step and -(2**63) <= number < 2**63 else None
     except Exception:  # of any kind, from a type of the objective
         return None
 

@@ -17,8 +17,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from search_spaces.errors import UsageError
-from workers.files.folder import Folder
-from workers.files.sealed import code_of, newest_first, sealed, verified, write_arrays
+from workers.files import Folder, code_of, newest_first, sealed, verified, write_arrays
 
 SAVED: Final = "saved"  # folder in that of the checkpoints
 FORMAT: Final = 1

@@ -28,9 +28,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from search_spaces.knobs.parallelism import PARALLELISM
 from search_spaces.knobs.table import ACCUMULATION, PRECISION, SPARSE_GRADIENTS
 from workers.data.batch import Batch
-from workers.device.fake_tensors import AutocastOfCuda, LiveStorages, planned_for
 from workers.device.peak_memory import CONTEXT_BYTES, Contributions
-from workers.device.precision import HALF, Precision
+from workers.device.precision import HALF, AutocastOfCuda, LiveStorages, Precision, planned_for
 from workers.parallel import STRATEGIES
 from workers.parallel.mesh import AXES, Mesh
 from workers.parallel.strategies import pipeline
@@ -94,7 +93,7 @@ def estimate(workload: Trainable, num_ranks: int = 1, device: str = "cpu") -> Es
     """How much memory training needs, without allocating it.
 
     It takes about as long as two updates of a small model. For a GPU the workload computes as it
-    does there (`workers.device.fake_tensors`), and the peak is that of torch's allocator. On CPUs
+    does there (`workers.device.precision`), and the peak is that of torch's allocator. On CPUs
     it estimates the memory in use; if `compact_memory` is off, the C library was seen to keep up to
     2.4 times as much. The largest of the first batches stands for all. Evaluation is not counted,
     except for the whole model that ranks build then if they hold parts of it and cannot call it

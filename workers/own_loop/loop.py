@@ -38,7 +38,7 @@ from workers.parallel import STRATEGIES
 from workers.parallel.base import Strategy
 from workers.parallel.mesh import Mesh
 from workers.parallel.transfers import local
-from workers.ranks.process_group import connect, disconnect, side_group, value_of_rank_0
+from workers.ranks import connect, disconnect, side_group, value_of_rank_0
 from workers.training.setup import switches
 from workers.workload import ParallelPlan
 

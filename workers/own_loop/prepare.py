@@ -28,7 +28,7 @@ from workers.context import Context
 from workers.device.precision import HALF
 from workers.parallel import STRATEGIES
 from workers.parallel.transfers import from_rank_0
-from workers.ranks.process_group import value_of_rank_0
+from workers.ranks import value_of_rank_0
 from workers.training.setup import arrange
 from workers.workload import ParallelPlan
 

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from workers.ranks.process_group import side_group, value_of_rank_0
+from workers.ranks import side_group, value_of_rank_0
 
 Tensors = dict[str, Tensor]
 Key = TypeVar("Key")

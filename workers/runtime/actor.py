@@ -1,4 +1,4 @@
-"""A slot as a Ray actor: it starts a parent of processes, and passes messages on.
+"""A slot as a Ray actor: it starts a parent of processes, and hands on what they send.
 
 Trials run in processes that the parent forks, never in this one, which belongs to Ray.
 """
@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,9 @@ import psutil
 import ray
 
 from search_spaces.errors import AutomlError
-from workers.protocol import Assignment, Death, Outcome, StopRequest
+from workers.protocol import Assignment, StopRequest
 
-from .parent import TAKE_SECONDS, News
+from .parent import News
 from .processes import POLL_SECONDS, Parent, RankProcess, objective_file, receive_all
 
 # Each group has a thread: `take` runs in "mail"; `stop`, `dump`, `end`, `address` in "control".
@@ -29,7 +28,7 @@ class Actor:
     """Runs one rank after another; see `CONCURRENCY_GROUPS` for the thread of each method.
 
     Args:
-        objective: the user's, pickled by `workers.runtime.pickling`; None if a workload is run.
+        objective: the user's, pickled by `workers.runtime.parent`; None if a workload is run.
         workload, threads, gpus: see `Parent`.
         paths: folders to add to `sys.path`, from the process that pickled the objective.
         name: names its sweep and slot in the Ray dashboard.
@@ -52,8 +51,6 @@ class Actor:
         self._rank.kill()  # there is none yet
         self._attempt: tuple[int, int] | None = None  # whose rank that is
         self._lock = threading.Lock()  # `stop` and `end` may come before `run`
-        self._mail: deque[tuple[tuple[int, int], News | Death]] = deque()  # and whose it is
-        self._arrived = threading.Condition()
         self._rendezvous: Any = None  # kept until the next: other ranks may still be leaving it
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._on_sigterm)
@@ -72,35 +69,15 @@ class Actor:
         return "", node
 
     def run(self, assignment: Assignment, rank: int, rendezvous: str) -> None:
-        """Run a rank in a process of its own until that has told its outcome or is dead."""
-        key = (assignment.trial, assignment.attempt)
-        process = self._of(key, begins=True)
-        with self._arrived:
-            self._mail.clear()  # of an attempt that was ended by force
+        """Run a rank in a process of its own until `end`."""
+        process = self._of((assignment.trial, assignment.attempt), begins=True)
         process.run(assignment, rank, rendezvous)
-        running = True
-        while running and not process.closed:
-            for _, message in receive_all([self._parent], [process], TAKE_SECONDS):
-                events = message.events if isinstance(message, News) else []
-                over = isinstance(message, Death) or any(isinstance(e, Outcome) for e in events)
-                running = running and not over
-                with self._arrived:
-                    self._mail.append((key, message))
-                    self._arrived.notify()
-        process.kill()
+        process.closed.wait()
 
-    def take(self, trial: int, attempt: int, timeout: float) -> list[News | Death]:
+    def take(self, trial: int, attempt: int, timeout: float) -> list[News]:
         """Wait up to `timeout` seconds for messages of the rank of an attempt."""
-
-        def waits() -> bool:
-            return bool(self._mail) and self._mail[0][0] == (trial, attempt)
-
-        found = []
-        with self._arrived:
-            self._arrived.wait_for(waits, timeout)
-            while waits():
-                found.append(self._mail.popleft()[1])
-        return found
+        found = receive_all([self._parent], [self._of((trial, attempt))], timeout)
+        return [message for _, message in found]
 
     def stop(self, trial: int, attempt: int, how: StopRequest) -> None:
         """Ask an attempt to stop; it may not have begun yet."""
@@ -111,19 +88,19 @@ class Actor:
         self._rank.dump(assignment, rank)
 
     def end(self, trial: int, attempt: int) -> None:
-        """End the process of an attempt by force."""
+        """The attempt is over: end its process by force."""
         self._of((trial, attempt)).kill()
 
     def _of(self, key: tuple[int, int], *, begins: bool = False) -> RankProcess:
         """The process of an attempt, which may not have begun; one of no use if another's runs."""
         with self._lock:
-            if self._attempt != key and (begins or self._rank.closed):
+            if self._attempt != key and (begins or self._rank.closed.is_set()):
                 self._attempt, self._rank = key, RankProcess(self._parent)
             return self._rank if self._attempt == key else RankProcess(self._parent)
 
     def _on_sigterm(self, *_: Any) -> None:
         """The machine is about to be taken away: the attempt is asked to end."""
-        if self._rank.pid is None or self._rank.closed:
+        if self._rank.pid is None or self._rank.closed.is_set():
             os._exit(0)
         os.kill(self._rank.pid, signal.SIGTERM)
 
@@ -133,7 +110,7 @@ class Actor:
         Args:
             on_one_node: no other machine has to reach it.
         """
-        from workers.ranks.process_group import HERE, store_on  # imports torch
+        from workers.ranks import HERE, store_on  # imports torch
 
         host = HERE if on_one_node else ray.util.get_node_ip_address()
         self._rendezvous = store_on(host)

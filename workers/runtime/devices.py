@@ -94,14 +94,10 @@ def environment_of(slot: int, gpus: float, names: Sequence[str] | None = None) -
     last = gpus_of_slots(slot + 1, gpus)
     first = last - max(1, int(gpus))
     if last > len(names):
-        if not names:
-            raise UsageError(
-                f"a slot asks for {gpus:g} GPUs, and this process may use none: only GPUs of "
-                "NVIDIA (CUDA) and AMD (ROCm) are supported; set the resources to `gpus: 0`"
-            )
         raise UsageError(
             f"slot {slot} of {gpus:g} GPUs needs GPU number {last - 1}, and this process may use "
-            f"{len(names)} ({', '.join(names)}): ask for fewer workers"
+            f"{len(names)} of NVIDIA (CUDA) or AMD (ROCm): ask for fewer workers, or set the "
+            "resources to `gpus: 0`"
         )
     chosen = ",".join(names[first:last])
     return {VARIABLE: chosen, **({AMD_VARIABLE: chosen} if AMD_VARIABLE in os.environ else {})}

@@ -16,12 +16,15 @@ sends events and heartbeats, so a report costs the trial microseconds.
 
 import ctypes
 import faulthandler
+import functools
 import gc
 import importlib
 import os
+import pickle
 import signal
 import socket
 import sys
+import sysconfig
 import threading
 import time
 import traceback
@@ -33,25 +36,22 @@ from json import dumps, loads
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import send_handle
 from pathlib import Path
-from typing import Any, Final, NamedTuple, NoReturn
+from types import CodeType
+from typing import IO, Any, Final, NamedTuple, NoReturn
 
+import cloudpickle
 import psutil
 
-from search_spaces.errors import StoreError
+from search_spaces.errors import StoreError, UsageError
 from workers.context import Context
-from workers.files.folder import Folder
 from workers.protocol import (
-    LOGS,
     Assignment,
     Event,
     Started,
     StopRequest,
-    log_name,
     open_log,
 )
 from workers.run import run
-
-from .pickling import is_installed, read_objective
 
 TAKE_SECONDS: Final = 1.0  # the longest time between two heartbeats
 OOM_SCORE: Final = 500  # of 1000; that of a controller is 0
@@ -63,13 +63,23 @@ MODULES_AT_ONCE: Final = 500  # in one message; it must fit the buffer of a sock
 _TASKS: Final = Path("/proc/self/task")
 _NOT_INITIALIZED: Final = 3  # CUDA_ERROR_NOT_INITIALIZED
 # What the parent imports must start no pool of threads: none outlives a fork. CUDA must not begin.
+POOLS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 ENVIRONMENT: Final = {
-    **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
+    **dict.fromkeys(POOLS, "1"),
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
     "TORCH_WARM_POOL": "0",
 }
 # How much the parent loads, if a fork is not safe after more.
 ALL, OWN, NOTHING = "all", "own", "nothing"
+
+# Folders of modules that workers import by name; a worker that lacks one says so itself.
+_INSTALLED: Final = tuple(
+    folder + os.sep
+    for folder in (
+        *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")),
+        str(Path(__file__).parents[1]),
+    )
+)
 
 
 def unsafe_to_fork() -> str:
@@ -89,30 +99,25 @@ def unsafe_to_fork() -> str:
     return ""
 
 
-def main(control: str, objective: str, workload: str, gpus: str, load: str, why: str) -> NoReturn:
-    """Fork processes until the one that has started this one is gone.
+class ForkServer:
+    """Forks processes until the one that has started this one is gone.
 
     Args:
         control: descriptor of a socket to the process that has started this one.
         objective: descriptor of a file with the pickled objective; below 0 if there is none.
         workload: name of the workload; "" if there is none.
         gpus: GPUs of a rank.
-        load: `ALL`, `OWN` (not what its processes import) or `NOTHING`; `why` it is less than all.
+        load: `ALL`, `OWN` (not what its processes import) or `NOTHING`.
     """
-    faulthandler.enable()  # a segmentation fault writes its stack to the rank's log
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)  # type: ignore[union-attr]
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # its processes end by themselves
-    parent = _Parent(Connection(int(control)), int(objective), workload, load, float(gpus) > 0)
-    parent.serve(why)
 
-
-class _Parent:
-    def __init__(
-        self, control: Connection, file: int, workload: str, load: str, alone: bool
-    ) -> None:
-        self._control, self._file, self._workload, self._load = control, file, workload, load
-        self._alone = alone  # a rank needs the whole GPU: the one before must be gone
+    def __init__(self, control: str, objective: str, workload: str, gpus: str, load: str) -> None:
+        faulthandler.enable()  # a segmentation fault writes its stack to the rank's log
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)  # type: ignore[union-attr]
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # its processes end by themselves
+        self._control, self._file = Connection(int(control)), int(objective)
+        self._workload, self._load = workload, load
+        self._alone = float(gpus) > 0  # a rank needs the whole GPU: the one before must be gone
         self._objective: Any = None
         self._pids: set[int] = set()
         self._spare: tuple[int, Connection] | None = None  # forked ahead
@@ -121,6 +126,7 @@ class _Parent:
         self._tried: set[str] = set()  # modules
 
     def serve(self, why: str) -> NoReturn:
+        """Load what ranks run, then fork; `why` says why less than all is loaded."""
         broken = ""
         if self._load != NOTHING:
             try:
@@ -155,20 +161,8 @@ class _Parent:
             importlib.import_module("torch._dynamo")
         return objective
 
-    def _load_data(self, a: Assignment) -> None:
-        """Let the workload load its data, so that the next processes have it.
-
-        An error of the data comes again in the attempt, which tells it.
-        """
-        from workers.workloads import WORKLOADS
-
-        begun = time.monotonic()
-        with suppress(Exception):
-            WORKLOADS.get(self._workload)(a.params, a.data, a.fixed, seed=a.seed).load_data()
-        if time.monotonic() - begun > WORTH_SECONDS:
-            self._changed()
-
     def _answer(self) -> None:
+        """Give a rank its process; then let the workload load its data, for the next ones."""
         try:
             key, *given = self._control.recv()
             while self._alone and self._pids:  # the GPU's memory is free once they are gone
@@ -182,10 +176,20 @@ class _Parent:
                 connection.send(given)
             send_handle(self._control, connection.fileno(), os.getppid())
             connection.close()
-        except (EOFError, OSError):
-            self._end()
+        except (EOFError, OSError):  # the process that has started this one is gone
+            for running in self._pids:
+                end_session(running)
+            while self._pids:
+                self._reap()
+            os._exit(0)
         if self._workload and self._load != NOTHING:
-            self._load_data(given[0])
+            from workers.workloads import WORKLOADS
+
+            begun, a = time.monotonic(), given[0]
+            with suppress(Exception):  # an error of the data comes again in the attempt
+                WORKLOADS.get(self._workload)(a.params, a.data, a.fixed, seed=a.seed).load_data()
+            if time.monotonic() - begun > WORTH_SECONDS:
+                self._changed()
 
     def _fork(self) -> tuple[int, Connection]:
         """Fork a process that waits for its rank."""
@@ -202,15 +206,18 @@ class _Parent:
             known = set(sys.modules)
             load = self._loaded if self._load == NOTHING else lambda: self._objective
             Child(Connection(theirs.detach()), load, lambda: self._tell_imported(known)).run()
-        finally:
-            os._exit(1)
+            os._exit(0)
+        except BaseException:  # such as that nobody waits for it any more
+            traceback.print_exc()
+        os._exit(1)
 
     def _tell_imported(self, known: set[str]) -> None:
         """In the forked process: tell the parent what it has imported since."""
         new = [name for name in list(sys.modules) if name not in known]
         known |= set(new)
         with suppress(Exception):  # the socket is full, or a module is none
-            names = [name for name in new if is_installed(sys.modules.get(name))]
+            files = {name: getattr(sys.modules.get(name), "__file__", None) or "" for name in new}
+            names = [name for name in new if files[name].startswith(_INSTALLED)]
             for first in range(0, len(names) if self._load == ALL else 0, MODULES_AT_ONCE):
                 self._tell.send(dumps(names[first : first + MODULES_AT_ONCE]).encode())
 
@@ -251,25 +258,16 @@ class _Parent:
                 with suppress(OSError):
                     self._control.send(("ended", found.si_pid, status))
 
-    def _end(self) -> NoReturn:
-        """The process that has started this one is gone: end with all that runs."""
-        for pid in self._pids:
-            end_session(pid)
-        while self._pids:
-            self._reap()
-        os._exit(0)
-
 
 class News(NamedTuple):
     """Events of a rank that runs, with a sign of life.
 
-    `idle_seconds` is the time since its last step or report, `steps` the number of its steps so
-    far; a step ends when the rank polls for a stop request.
+    `idle_seconds` is the time since its last step or report; a step ends when the rank polls for a
+    stop request.
     """
 
     events: list[Event]
     idle_seconds: float
-    steps: int
 
 
 class Child:
@@ -289,43 +287,42 @@ class Child:
         self._arrived, self._sending = threading.Event(), threading.Lock()
         self._stop_request: StopRequest | None = None
         self._moved = time.monotonic()
-        self._steps = 0
-        self._preempted = False
-        self._meeting = ""
+        self._preempted, self._meeting = False, ""
+        self._log = sys.stdout  # until it is open
 
-    def run(self) -> NoReturn:
-        """Wait for a rank, run it to its end, tell its outcome, and end this process."""
-        if sys.platform == "linux":
+    def run(self) -> None:
+        """Wait for a rank, run it to its end, and tell its outcome."""
+        with suppress(OSError, AttributeError):  # not Linux
             ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-        with suppress(OSError):  # the kernel kills it before the controller if memory runs out
+            # The kernel kills it before the controller if memory runs out.
             Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
-        try:
-            assignment, rank, self._meeting = self._pipe.recv()
-            self._send_all()  # the first sign of life
-            self._run_rank(assignment, rank)
-            self._send_all()
-            while assignment.num_ranks > 1:  # the others may still meet at this process
-                signal.pause()
-            os._exit(0)
-        except BaseException:  # such as that nobody waits for it any more
-            traceback.print_exc()
-        os._exit(1)
+        assignment, rank, self._meeting = self._pipe.recv()
+        self._send_all()  # the first sign of life
+        self._run_rank(assignment, rank)
+        self._send_all()
+        while assignment.num_ranks > 1:  # the others may still meet at this process
+            signal.pause()
 
     def _run_rank(self, a: Assignment, rank: int) -> None:
         """Run the rank; its output, and that of what it starts, goes to its log."""
         signal.signal(signal.SIGTERM, self._on_sigterm)
         # What the objective forks ends as any other process.
         os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
-        with suppress(OSError, StoreError), open_log(a, rank) as log:  # `run` says what is wrong
-            os.dup2(log.fileno(), 1)
-            os.dup2(log.fileno(), 2)
+        with suppress(OSError, StoreError):  # `run` says what is wrong
+            self._log = open_log(a, rank)
+            os.dup2(self._log.fileno(), 1)
+            os.dup2(self._log.fileno(), 2)
         faulthandler.register(signal.SIGQUIT)  # writes the stacks of an attempt that hangs
         print(f"{a.label} (its seed is {a.seed})")
-        logs, name = a.files / LOGS, log_name(a.attempt, rank)
-        for work in (self._receive, lambda: self._send(logs, name)):
+        for work in (self._receive, self._send):
             threading.Thread(target=work, name="automl", daemon=True).start()
         objective = self._load()
-        _limit_threads(a.threads)
+        for variable in POOLS:  # the parent has loaded the libraries on one thread
+            os.environ[variable] = str(a.threads)
+        if a.threads > 1:
+            import threadpoolctl
+
+            threadpoolctl.threadpool_limits(a.threads)
         if rank == 0:
             self._post(Started(a.trial, a.attempt, f"{socket.gethostname()}:{os.getpid()}"))
         self._context = Context(  # other ranks may still be leaving its meeting
@@ -340,8 +337,11 @@ class Child:
         outcome = run(self._context, objective)
         if self._preempted and not outcome.message:
             outcome = replace(outcome, message="the machine of its worker is being taken away")
-        _flush()
-        shorten(logs, name)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(AttributeError, OSError, ValueError):  # an objective may have closed it
+                stream.flush()
+        ctypes.CDLL(None).fflush(None)  # of C libraries
+        shorten(self._log)
         self._tell_imported()
         self._post(outcome)
 
@@ -354,19 +354,19 @@ class Child:
             Path(self._meeting.removeprefix("file://")).unlink(missing_ok=True)
         end_session(os.getpid())
 
-    def _send(self, logs: Folder, name: str) -> None:
+    def _send(self) -> None:
         with suppress(OSError):  # the controller is gone, or the objective has closed the pipe
             while True:
                 self._arrived.wait(TAKE_SECONDS)
                 self._arrived.clear()
                 self._send_all()
                 self._tell_imported()
-                shorten(logs, name)
+                shorten(self._log)
 
     def _send_all(self) -> None:
         with self._sending:
             events = [self._mail.popleft() for _ in range(len(self._mail))]
-            self._pipe.send(News(events, time.monotonic() - self._moved, self._steps))
+            self._pipe.send(News(events, time.monotonic() - self._moved))
 
     def _post(self, event: Event) -> None:
         self._moved = time.monotonic()
@@ -375,7 +375,6 @@ class Child:
 
     def _stop_requested(self) -> StopRequest | None:
         self._moved = time.monotonic()
-        self._steps += 1
         return self._stop_request or (StopRequest.INTERRUPT if self._preempted else None)
 
     def _on_sigterm(self, *_: Any) -> None:
@@ -383,42 +382,18 @@ class Child:
         self._preempted = True
 
 
-def _limit_threads(threads: int) -> None:
-    """Let the libraries that the parent has loaded on one thread use those of this rank."""
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ[name] = str(threads)
-    if threads > 1:
-        import threadpoolctl
+def shorten(log: IO[str], most: int = LOG_BYTES) -> None:
+    """Cut the middle out of a log, which is open to read and append, if it has over `most` bytes.
 
-        threadpoolctl.threadpool_limits(threads)
-
-
-def _flush() -> None:
-    """Write what Python and C keep back of this process's output."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, OSError, ValueError):  # an objective may have closed it
-            stream.flush()
-    ctypes.CDLL(None).fflush(None)
-
-
-def shorten(folder: Folder, name: str, most: int = LOG_BYTES) -> None:
-    """Cut the middle out of a file that is longer than `most` bytes.
-
-    The first half of `most` and the newest quarter stay. Those who append to the file go on behind
-    them; what they write in the moment of the cut is lost. Does nothing if the file cannot be
-    changed.
+    The first half of `most` and the newest quarter stay. What is written in the moment of the cut
+    is lost.
     """
-    with (
-        suppress(OSError, StoreError),
-        folder.open(name, "rb") as old,
-        folder.open(name, "ab") as new,
-    ):
-        size = os.fstat(old.fileno()).st_size
+    with suppress(OSError):
+        size = os.fstat(log.fileno()).st_size
         if size > most:
-            old.seek(size - most // 4)
-            newest = old.read()
-            os.truncate(new.fileno(), most // 2)
-            new.write(b"\n... the middle of this log is left out ...\n" + newest)
+            newest = os.pread(log.fileno(), most // 4, size - most // 4)
+            os.ftruncate(log.fileno(), most // 2)
+            os.write(log.fileno(), b"\n... the middle of this log is left out ...\n" + newest)
 
 
 def end_session(leader: int) -> None:
@@ -440,3 +415,69 @@ def _session(pid: int) -> int | None:
     with suppress(OSError):
         return os.getsid(pid)
     return None
+
+
+def pickle_objective(objective: Callable[[Any], Any], file: IO[bytes]) -> None:
+    """Write the objective to a file, for `read_objective`.
+
+    What comes from the script itself is pickled by value. Workers begin with the arguments, working
+    folder and paths of this process.
+
+    Raises:
+        UsageError: the objective holds an object that cannot be pickled, such as an open file.
+    """
+    folders = [str(Path(folder).absolute()) for folder in sys.path if Path(folder).is_dir()]
+    script = (list(sys.argv), str(Path.cwd()) if Path().exists() else "", folders)
+    try:
+        for part in (script, objective):
+            _Pickler(file, protocol=5).dump(part)
+    except Exception as error:  # of any kind, from the parts of the objective
+        raise UsageError(
+            f"the objective cannot be sent to workers: {error}. Make such an object inside the "
+            'objective, or run trials in this process: dispatcher="inline"'
+        ) from None
+
+
+def read_objective(file: Any) -> Callable[[Any], Any]:
+    """What `pickle_objective` has written; this process is set up as the script's was."""
+    arguments, folder, paths = pickle.load(file)
+    sys.path += [path for path in paths if path not in sys.path]  # the objective may need them
+    sys.argv[:] = arguments
+    with suppress(OSError):  # another machine may lack it
+        os.chdir(folder)
+    objective: Callable[[Any], Any] = pickle.load(file)
+    names = getattr(objective, "__globals__", {})
+    # Objects of the script's classes are pickled by the names that `__main__` has.
+    main = {k: v for k, v in names.items() if getattr(v, "__module__", "") == "__main__"}
+    vars(sys.modules["__main__"]).update(main)
+    return objective
+
+
+def _reduce_cached(cached: Any) -> Any:
+    if cached.__module__ != "__main__":
+        return cached.__reduce__()
+    return _cached, (cached.__wrapped__, cached.cache_parameters())
+
+
+def _cached(function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
+    """An empty cache of a function."""
+    return functools.lru_cache(**parameters)(function)
+
+
+def _reduce_code(code: CodeType) -> tuple[Any, ...]:
+    return _code, (code.co_filename, *cloudpickle.CloudPickler.dispatch_table[CodeType](code))
+
+
+def _code(file: str, make: Callable[..., CodeType], arguments: tuple[Any, ...]) -> CodeType:
+    return make(*arguments).replace(co_filename=file)
+
+
+class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
+    """Takes cached functions too, and keeps the files of functions, which tracebacks name."""
+
+    dispatch_table = cloudpickle.CloudPickler.dispatch_table.new_child(
+        {
+            functools._lru_cache_wrapper: _reduce_cached,
+            CodeType: _reduce_code,
+        }
+    )

@@ -1,40 +1,74 @@
-"""The processes of ranks on this machine: how they are asked for, heard and ended."""
+"""The processes of ranks: how they are asked for, heard and ended, and the outcome that they make.
+
+A gang is one attempt, with a process for each rank. It knows the address at which its ranks meet.
+The ranks themselves make their process group there (`workers.ranks.connect`).
+"""
 
 import logging
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import recv_handle
 from pathlib import Path
 from typing import IO, Any, Final
 
 from search_spaces.errors import AutomlError, StoreError, UsageError
-from workers.protocol import Asked, Assignment, Cause, Death, Outcome, Report, StopRequest, open_log
-from workers.run import Objective
+from workers.protocol import (
+    Asked,
+    Assignment,
+    Cause,
+    Ending,
+    Event,
+    Outcome,
+    Report,
+    Started,
+    StopRequest,
+    lost,
+    open_log,
+)
+from workers.run import Objective, combine
 
 from .devices import environment_of
-from .gang import Gang, oom_kills, signal_name
-from .parent import ALL, ENVIRONMENT, News, end_session
-from .pickling import pickle_objective
+from .parent import ALL, ENVIRONMENT, News, end_session, pickle_objective
 
 POLL_SECONDS: Final = 0.1  # between two looks at whether a rank has died or hangs
 EXIT_SECONDS: Final = 1.0  # for a process that has closed its connection to end
 SIGN_SECONDS: Final = 30.0  # from the fork to the first sign of life
+DUMP_SECONDS: Final = 1.0  # for the ranks of an attempt that hangs to write their stacks
+GRACE_SECONDS: Final = 3.0  # for the other ranks to tell what they know after one has failed
 MAX_MESSAGES: Final = 64  # taken from one process before the others have their turn
 # The modules of this process are found at the same places; a name that `ps` shows comes first.
 _BOOT: Final = (
     "import sys; name, *given = sys.argv[1:8]; "
     "sys.path[:], sys.argv[:] = sys.argv[8:], [name]; "
-    "from workers.runtime.parent import main; main(*given)"
+    "from workers.runtime.parent import ForkServer; ForkServer(*given[:-1]).serve(given[-1])"
 )
 _LOG: Final = logging.getLogger(__name__)
+
+
+def oom_kills() -> int:
+    """How many processes the kernel has killed for memory since boot; 0 if it does not say."""
+    try:
+        found = re.search(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(found[1]) if found else 0
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal, such as SIGKILL."""
+    return next((one.name for one in signal.Signals if one == number), "unknown")
 
 
 def objective_file(objective: Callable[[Any], Any] | bytes | None) -> IO[bytes] | None:
@@ -67,30 +101,34 @@ class RankProcess:
         connection: to the process; None until it is forked.
         pid: None until it is forked.
         status: None until it has ended; below 0 the signal that has ended it.
-        closed: whether it was ended by this process.
+        closed: set once it was ended by this process.
         heard: whether it has given a sign of life.
     """
 
     def __init__(self, parent: "Parent") -> None:
         self._parent = parent
+        self._assignment: Any = None  # until `run`
         self.connection: Any = None
         self.pid: int | None = None
         self.status: int | None = None
-        self.closed = self.heard = False
+        self.heard, self.closed = False, threading.Event()
         self._stop: StopRequest | None = None
         self._silent, self._since = "", 0.0  # why nothing comes any more, and since when
         self._oom_kills = oom_kills()
 
     def run(self, assignment: Assignment, rank: int, rendezvous: str) -> None:
         """Run a rank as soon as there is a process."""
-        self._parent.start(self, assignment, rank, rendezvous)
+        self._assignment = assignment
+        self._parent.ranks[id(self)] = self
+        with suppress(OSError):  # the parent has died, which is noticed soon
+            self._parent.connection.send((id(self), assignment, rank, rendezvous))
 
     def forked(self, pid: int, handle: int) -> None:
         """There is a process, with this number and socket."""
         self.pid, self.connection, self._since = pid, Connection(handle), time.monotonic()
         if self._stop is not None:
             self.stop(self._stop)
-        if self.closed:
+        if self.closed.is_set():
             self.kill()
 
     def stop(self, how: StopRequest) -> None:
@@ -109,56 +147,50 @@ class RankProcess:
 
     def kill(self) -> None:
         """End the process, and those of its session, which the objective has started."""
-        self.closed = True
+        self.closed.set()
         if self.pid is not None and self.status is None:
             end_session(self.pid)
 
     @property
     def listens(self) -> bool:
         """Whether something may come from the process."""
-        return not (self.connection is None or self.closed or self._silent)
+        return not (self.connection is None or self.closed.is_set() or self._silent)
 
-    def receive(self) -> list[News | Death]:
+    def receive(self) -> list[News]:
         """What the process has sent, and how it has died."""
-        found: list[News | Death] = []
+        found: list[News] = []
         while self.listens and self.connection.poll() and len(found) < MAX_MESSAGES:
             try:
-                message = self.connection.recv()
-            except (EOFError, OSError):
-                self._silent = "closed its connection"
-            except Exception:  # the objective shares the process and can write to its socket
-                message = None
-            if not self._silent and not isinstance(message, News):
-                self._silent = "sent a message that cannot be read"
-            if self._silent:
-                self._since = time.monotonic()
-            else:
+                found.append(News(*self.connection.recv()))
                 self.heard = True
-                found.append(message)
-        if len(found) < MAX_MESSAGES and not self.closed and (death := self._death()):
-            found.append(death)
+            except Exception as error:  # the objective can write to the socket of its process
+                closed = isinstance(error, EOFError | OSError)
+                what = "closed its connection" if closed else "sent a message that cannot be read"
+                self._silent, self._since = what, time.monotonic()
+        if len(found) < MAX_MESSAGES and not self.closed.is_set() and (death := self._death()):
+            found.append(News([death], 0.0))
         return found
 
-    def _death(self) -> Death | None:
+    def _death(self) -> Outcome | None:
         """How the process has died, or why it must be ended; None if it goes on."""
-        who = f"the worker (process {self.pid})"
-        status = self.status
+        a, who, status = self._assignment, f"the worker (process {self.pid})", self.status
         if status is None:
             waits = self.pid is not None and not self.heard
             limit = EXIT_SECONDS if self._silent else SIGN_SECONDS
             if not (self._silent or waits) or time.monotonic() - self._since < limit:
                 return None
-            return Death(f"{who} {self._silent or 'gave no sign of life'}")
+            return lost(a, f"{who} {self._silent or 'gave no sign of life'}")
         if status >= 0:
             how = f"{who} ended with exit status {status}"
-            return Death(how, cause=Cause.EXITED, status=status)
+            return lost(a, how, cause=Cause.EXITED, exit_status=status)
         how = f"{who} was killed by signal {-status} ({signal_name(-status)})"
+        failure, cause = "crashed", Cause.SIGNALLED
+        if -status in (signal.SIGKILL, signal.SIGTERM):  # from outside
+            cause = Cause.KILLED
         if -status == signal.SIGKILL and oom_kills() > self._oom_kills:
+            failure = "out_of_memory"
             how = f"the machine ran out of memory and its kernel killed the worker: {how}"
-            return Death(how, "out_of_memory", Cause.KILLED, status)
-        from_outside = -status in (signal.SIGKILL, signal.SIGTERM)
-        cause = Cause.KILLED if from_outside else Cause.SIGNALLED
-        return Death(how, cause=cause, status=status)
+        return lost(a, how, failure=failure, cause=cause, exit_status=status)
 
     def lost(self) -> None:
         """Its parent is gone, and the process with it."""
@@ -178,6 +210,8 @@ class Parent:
 
     Attributes:
         loaded: whether it can fork.
+        ranks: those that were asked for and are not gone.
+        connection: to it.
     """
 
     def __init__(
@@ -191,16 +225,19 @@ class Parent:
     ) -> None:
         self._name, self._objective = name, objective
         self._arguments = [workload or "", str(gpus)]
-        self._environment = {**os.environ, **ENVIRONMENT}
-        # Else each process would start up to 32 others that compile.
-        self._environment.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(threads))
+        self._environment = {
+            # Else each process would start up to 32 others that compile.
+            "TORCHINDUCTOR_COMPILE_THREADS": str(threads),
+            # cuBLAS reads it once, with the first product: the knob `deterministic` comes later.
+            "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+            **os.environ,
+            **ENVIRONMENT,
+            **environment,
+        }
         if not self._environment.keys() & {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}:
             # Segments that grow leave no pieces that batches of other shapes cannot use.
             self._environment["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
-        # cuBLAS reads it once, with the first product: the knob `deterministic` comes later.
-        self._environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        self._environment |= environment
-        self._ranks: dict[int, RankProcess] = {}  # that were asked for and are not gone
+        self.ranks: dict[int, RankProcess] = {}
         self._launch()
 
     def _launch(self) -> None:
@@ -221,12 +258,6 @@ class Parent:
         self.connection = Connection(ours.detach())
         self.loaded = False
 
-    def start(self, process: RankProcess, a: Assignment, rank: int, rendezvous: str) -> None:
-        """Run a rank in a process of its own."""
-        self._ranks[id(process)] = process
-        with suppress(OSError):  # the parent has died, which is noticed soon
-            self.connection.send((id(process), a, rank, rendezvous))
-
     def receive(self) -> None:
         """Take in what the parent has sent; start another one if it has died.
 
@@ -244,9 +275,9 @@ class Parent:
                     f"the worker (process {self._process.pid}) ended with exit status {status} "
                     'before it was ready; dispatcher="inline" shows why'
                 ) from None
-            for rank in self._ranks.values():
+            gone, self.ranks = self.ranks, {}
+            for rank in gone.values():
                 rank.lost()
-            self._ranks.clear()
             self.connection.close()
             self._launch()
 
@@ -260,17 +291,17 @@ class Parent:
                 _LOG.warning("each attempt imports anew in its process: %s", why)
         elif what == "forked":
             key, pid = facts
-            self._ranks[key].forked(pid, recv_handle(self.connection))
+            self.ranks[key].forked(pid, recv_handle(self.connection))
         else:
             pid, status = facts
-            for key, rank in list(self._ranks.items()):
+            for key, rank in list(self.ranks.items()):
                 if rank.pid == pid:
                     rank.status = status
-                    del self._ranks[key]
+                    del self.ranks[key]
 
     def close(self) -> None:
         """End it, with all that it has forked."""
-        for rank in self._ranks.values():
+        for rank in self.ranks.values():
             rank.kill()
         self.connection.close()  # it ends then, unless it is busy
         try:
@@ -282,7 +313,7 @@ class Parent:
 
 def receive_all(
     parents: Sequence[Parent], ranks: Sequence[RankProcess], timeout: float
-) -> list[tuple[RankProcess, News | Death]]:
+) -> list[tuple[RankProcess, News]]:
     """Wait for messages of ranks.
 
     Args:
@@ -298,6 +329,114 @@ def receive_all(
     for parent in parents:
         parent.receive()
     return [(rank, message) for rank in ranks for message in rank.receive()]
+
+
+class Gang:
+    """Decides on the outcome of one attempt from what its ranks send.
+
+    A gang of which one rank fails ends as a whole, and the first cause is kept. Ranks wait for each
+    other, and rank 0 may evaluate for a long time while the others wait. So an attempt hangs if no
+    rank moves. Until each has given a sign of life, its process may still be starting, which is not
+    the trial's fault: nothing hangs.
+
+    Args:
+        assignment: the attempt, which begins at once.
+        workers: a `workers.runtime.processes.RankProcess` for each rank, or what has its methods
+            `run`, `stop`, `dump` and `kill`, none of which waits.
+        rendezvous: where the ranks meet; "" for a file on this machine.
+
+    Attributes:
+        outcome: None while the attempt runs.
+    """
+
+    def __init__(
+        self, assignment: Assignment, workers: Sequence[Any], rendezvous: str = ""
+    ) -> None:
+        self.assignment = assignment
+        self.outcome: Outcome | None = None
+        self._workers = workers
+        self._begun = self._moved = time.monotonic()  # the last step of any rank
+        self._awaited = set(range(len(workers)))  # that have given no sign of life
+        self._hang = ""  # describes the hang while the ranks write their stacks
+        self._deadline: float | None = None
+        self._outcomes: dict[int, Outcome] = {}
+        self._file: Path | None = None
+        if len(workers) > 1 and not rendezvous:
+            self._file = Path(tempfile.gettempdir()) / f"automl-meeting-{uuid.uuid4().hex}"
+            rendezvous = f"file://{self._file}"
+        for rank, worker in enumerate(workers):
+            worker.run(assignment, rank, rendezvous)
+
+    def is_running(self, rank: int) -> bool:
+        """Whether a rank has no outcome yet."""
+        return self.outcome is None and rank not in self._outcomes
+
+    def receive(self, rank: int, message: News) -> list[Event]:
+        """The events of a rank for the controller; the outcome of the attempt is the last."""
+        self._awaited.discard(rank)
+        self._moved = max(self._moved, time.monotonic() - message.idle_seconds)
+        passed: list[Event] = []
+        for event in message.events:
+            if isinstance(event, Started):
+                self._begun = time.monotonic()  # until now the process was still getting ready
+            passed += self._ended(rank, event) if isinstance(event, Outcome) else [event]
+        return passed
+
+    def stop(self, how: StopRequest) -> None:
+        """Ask every rank to stop."""
+        for worker in self._workers:
+            worker.stop(how)
+
+    def kill(self, failure: str, message: str) -> list[Event]:
+        """End every rank by force."""
+        return self._conclude(lost(self.assignment, message, failure=failure))
+
+    def close(self) -> None:
+        """Remove the file at which the ranks met; call it if the ranks ended without outcome."""
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
+
+    def watch(self) -> list[Event]:
+        """End the attempt if it hangs or ranks go on after another has failed; call it often."""
+        now, limit = time.monotonic(), self.assignment.limits.timeout_seconds
+        if self.outcome is None and self._deadline is not None and now > self._deadline:
+            hangs = lost(self.assignment, self._hang, failure="timeout")
+            return self._conclude(hangs if self._hang else self._first_cause())
+        if self._hang or self._awaited or limit is None or now - self._moved <= limit:
+            return []
+        self._hang = f"no step or report for {now - self._moved:.0f} s"
+        self._deadline = now + DUMP_SECONDS
+        for rank, worker in enumerate(self._workers):
+            if self.is_running(rank):
+                worker.dump(self.assignment, rank)
+        return []
+
+    def _ended(self, rank: int, outcome: Outcome) -> list[Event]:
+        if not self.is_running(rank):
+            return []
+        if outcome.worker_lost and len(self._workers) > 1:
+            said = f"rank {rank}: {outcome.message}"
+            outcome = replace(outcome, message=said, failed_at=time.time())
+        self._outcomes[rank] = outcome
+        self._awaited.discard(rank)
+        self._moved = time.monotonic()  # the others have the full time-out to follow
+        if len(self._outcomes) == len(self._workers):
+            return self._conclude(self._first_cause())
+        if outcome.ending is Ending.FAILED and self._deadline is None:
+            self._deadline = time.monotonic() + GRACE_SECONDS
+        return []
+
+    def _first_cause(self) -> Outcome:
+        return combine([self._outcomes[rank] for rank in sorted(self._outcomes)])
+
+    def _conclude(self, outcome: Outcome) -> list[Event]:
+        """End what still runs, and return the outcome."""
+        for worker in self._workers:
+            worker.kill()
+        self.close()
+        seconds = outcome.seconds or time.monotonic() - self._begun
+        self.outcome = replace(outcome, seconds=seconds)
+        return [self.outcome]
 
 
 def run_gang(

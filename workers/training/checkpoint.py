@@ -28,8 +28,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from search_spaces.hardware import memory_limit
-from workers.files.folder import Folder
-from workers.files.sealed import newest_first, sealed, verified, write_arrays
+from workers.files import Folder, newest_first, sealed, verified, write_arrays
 from workers.protocol import CHECKPOINTS
 
 FORMAT = 1

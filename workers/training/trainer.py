@@ -41,7 +41,7 @@ from workers.parallel.base import Strategy
 from workers.parallel.mesh import BACKEND, Mesh
 from workers.parallel.transfers import sent
 from workers.protocol import StopRequest
-from workers.ranks.process_group import connect, disconnect, side_group, value_of_rank_0
+from workers.ranks import connect, disconnect, side_group, value_of_rank_0
 from workers.workload import SharedEvaluation, Trainable
 
 from . import checkpoint

@@ -12,15 +12,15 @@ from automl.core import Resources, WorkerRange, read_workers
 from automl.dispatch.base import GangShape
 from automl.dispatch.local import GangDispatcher, Message
 from automl.errors import AutomlError
-from workers.protocol import Assignment, Cause, Death, Event, StopRequest
-from workers.runtime.gang import Gang
-from workers.runtime.parent import TAKE_SECONDS
-from workers.runtime.pickling import pickle_objective
+from workers.protocol import Assignment, Cause, Event, Outcome, StopRequest, lost
+from workers.runtime.parent import TAKE_SECONDS, News, pickle_objective
+from workers.runtime.processes import Gang
 
 from .pool import WorkerPool
 from .session import RaySession
 
 ALL_LOST_SECONDS: Final = 300.0  # for a new node, if no worker of the sweep is left
+SILENT_SECONDS: Final = 60.0  # without an answer of a worker, which gives one each second
 ELASTIC_SECONDS: Final = 1800.0  # the same if the number of workers is elastic: clouds are slow
 
 
@@ -125,6 +125,8 @@ class RayDispatcher(GangDispatcher):
                 yield from owners[ref].receive(ref)
             else:
                 self._pool.worker_started(ref)
+        for attempt in self._attempts.values():
+            attempt.kill_silent()
         self._pool.replace_lost()
         self._pool.adjust(self._busy())
         now, elastic = time.monotonic(), self._pool.workers.elastic
@@ -184,6 +186,7 @@ class RayAttempt:
         self._label, self.key = assignment.label, (assignment.trial, assignment.attempt)
         self._actors = actors
         self._mail: dict[int, Any] = {}
+        self._asked: dict[int, float] = {}  # when
         self.meeting = self._rendezvous(nodes)
         handles = [_Rank(self, actor) for actor in actors]
         self.gang = Gang(assignment, handles, rendezvous="of Ray")
@@ -197,7 +200,7 @@ class RayAttempt:
             value = ray.get(ref)
         except ray.exceptions.RayError as error:
             self.lost.add(rank)
-            yield self.gang, rank, _death(error)
+            yield self.gang, rank, News([_outcome(self.gang.assignment, error)], 0.0)
             return
         if ref != self._mail.get(rank):
             return  # the rank has ended; its outcome comes by mail, after its last report
@@ -206,6 +209,12 @@ class RayAttempt:
         if self.gang.is_running(rank):
             self._take(rank)
 
+    def kill_silent(self) -> None:
+        """Kill the workers that do not answer: Ray then says that they are gone."""
+        for rank, asked in self._asked.items():
+            if self.gang.is_running(rank) and time.monotonic() - asked > SILENT_SECONDS:
+                ray.kill(self._actors[rank])
+
     def _take(self, rank: int) -> None:
         # No task events: the dashboard's list of tasks is for attempts.
         take = self._actors[rank].take.options(
@@ -213,6 +222,7 @@ class RayAttempt:
         )
         self._mail[rank] = ref = take.remote(*self.key, TAKE_SECONDS)
         self.refs[ref] = rank
+        self._asked[rank] = time.monotonic()
 
     def _rendezvous(self, nodes: Collection[str]) -> Any:
         """The address that rank 0's worker will open for the others; nobody waits for it here."""
@@ -246,7 +256,7 @@ class _Rank:
         return method.options(concurrency_group="control", enable_task_events=False)
 
 
-def _death(error: Exception) -> Death:
+def _outcome(assignment: Assignment, error: Exception) -> Outcome:
     """What an error of Ray says of a worker: it is gone, and the trial is not to blame.
 
     The trial ran in another process; if that dies by itself, the worker tells.
@@ -254,8 +264,9 @@ def _death(error: Exception) -> Death:
     text = " ".join(str(error).split())
     if isinstance(error, ray.exceptions.OutOfMemoryError):
         message = f"the machine ran out of memory and the worker was killed: {text[:300]}"
-        return Death(message, "out_of_memory", Cause.KILLED)
+        return lost(assignment, message, failure="out_of_memory", cause=Cause.KILLED)
     if isinstance(error, ray.exceptions.RayTaskError):
-        return Death(f"the worker failed: {text[-300:]}")
+        return lost(assignment, f"the worker failed: {text[-300:]}")
     # What follows are the actor's class, ids and addresses, a line each.
-    return Death(f"the worker is gone: {text.partition(' class_name:')[0][:300]}", "preempted")
+    message = f"the worker is gone: {text.partition(' class_name:')[0][:300]}"
+    return lost(assignment, message, failure="preempted")

@@ -45,7 +45,7 @@ def cublas(device: torch.device) -> str:
 
 def poisoned(device: torch.device) -> str:
     """After an assertion on the device, the end of the process group must not hide the cause."""
-    from workers.ranks.process_group import connect, disconnect
+    from workers.ranks import connect, disconnect
 
     connect(0, 1, f"file://{tempfile.mktemp()}", device)
     values = torch.ones(4, device=device)
@@ -61,7 +61,7 @@ def poisoned(device: torch.device) -> str:
 
 def gloo(device: torch.device) -> str:
     """A gang of GPU ranks with gloo must end without an error of its own."""
-    from workers.ranks.process_group import connect, disconnect
+    from workers.ranks import connect, disconnect
 
     connect(0, 1, f"file://{tempfile.mktemp()}", device, "gloo")
     disconnect(failed=True)
@@ -70,7 +70,7 @@ def gloo(device: torch.device) -> str:
 
 def sparse(device: torch.device) -> str:
     """NCCL sums no sparse gradients: once it does, the knob may be offered with `ddp`."""
-    from workers.ranks.process_group import connect
+    from workers.ranks import connect
 
     connect(0, 1, f"file://{tempfile.mktemp()}", device)
     values = torch.sparse_coo_tensor(torch.tensor([[0, 2]]), torch.ones(2, 4), (5, 4)).to(device)

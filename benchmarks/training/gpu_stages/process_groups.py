@@ -61,7 +61,7 @@ def _alone(target: Target, name: str) -> list[float]:
     from workers.device.precision import Precision
     from workers.parallel import STRATEGIES
     from workers.parallel.mesh import Mesh
-    from workers.ranks.process_group import connect, disconnect
+    from workers.ranks import connect, disconnect
     from workers.training.optimizers import build_optimizer, step
     from workers.training.setup import build_model
 

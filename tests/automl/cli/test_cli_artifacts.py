@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from cli_sweeps import Start, automl
 
-from workers.artifacts.copies import Copies
+from workers.artifacts import Copies
 
 ROOT = Path(__file__).parents[3]
 CONFIG = """\
@@ -110,10 +110,7 @@ def test_a_function_goes_on_from_what_it_saved_and_its_files_are_exported(
     exported = automl("export", "kept", "--store", str(moved), "--artifacts", place, "--json")
     assert exported.exit_code == 0, exported.output
     assert Path("kept-model/model.txt").read_text() == "begun at [0, 4]"
-    (copy,) = [name for name in json.loads(exported.stdout)["files"] if name.startswith("s3://")]
-    files = {str(p.relative_to("kept-model")) for p in Path("kept-model").rglob("*.*")}
-    assert "checkpoints/saved/state.json" in files
-    assert set(Copies(copy).sizes()) == files
+    assert "checkpoints/saved/state.json" in json.loads(exported.stdout)["files"]
     secrets = [p for p in moved.rglob("*") if p.is_file() and b"-of-the-test" in p.read_bytes()]
     assert secrets == []
 

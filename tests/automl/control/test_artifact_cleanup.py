@@ -12,7 +12,7 @@ import automl
 from automl.control.beginning import with_artifacts
 from automl.errors import UsageError
 from automl.ledger import Ledger
-from workers.artifacts.copies import Copies
+from workers.artifacts import Copies
 
 
 def save_and_fail(trial: Any) -> dict[str, float]:

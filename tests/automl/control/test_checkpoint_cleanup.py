@@ -7,7 +7,7 @@ from objectives import make_spec
 
 from automl.control.controller import CheckpointCleanup
 from automl.core.trial import ReportPoint, Trial, TrialState
-from workers.files.folder import Folder
+from workers.files import Folder
 
 
 def trial(number: int, state: TrialState, loss: float) -> Trial:

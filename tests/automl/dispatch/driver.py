@@ -63,7 +63,7 @@ def meet(trial: Context) -> dict[str, float]:
     import torch
     import torch.distributed as dist
 
-    from workers.ranks.process_group import connect
+    from workers.ranks import connect
 
     connect(trial.rank, trial.world_size, trial.rendezvous, torch.device("cpu"))
     (Path(trial.folder) / f"rank-{trial.rank}-{trial.assignment.attempt}").write_text(

@@ -149,7 +149,6 @@ def test_a_gang_meets_gives_one_outcome_and_ends(driver: Driver) -> None:
         outcome = driver.finish(number)
         assert driver.dispatcher.free_slots == 4
         assert (outcome.ending, outcome.metrics["loss"]) == (Ending.COMPLETED, 0.0)
-        assert len(outcome.details["rank_peak_memory_bytes"]) == 4
         assert driver.reports(number) == [0, 1, 2]
         pids.append(driver.pids(number, 4))
     assert len(pids[0] | pids[1]) == 8, "each rank has a process of its own"
@@ -234,6 +233,21 @@ def test_a_death_is_told_and_the_slot_goes_on(
     assert beside not in driver.outcomes(), "the others go on"
     driver.dispatcher.stop(beside, 1, StopRequest.STOP)
     assert driver.finish(beside).ending is Ending.STOPPED
+
+
+def test_a_ray_worker_that_hangs_is_replaced(
+    on_ray: Dispatcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("automl.dispatch.ray.dispatcher.SILENT_SECONDS", 5.0)
+    driver = Driver(on_ray, tmp_path, next(_numbers))
+    driver.rest()
+    number = driver.submit("patient")
+    driver.until(lambda: bool(driver.reports(number)))
+    (started,) = (event for event in driver.events if isinstance(event, Started))
+    parent = psutil.Process(int(started.worker.rpartition(":")[2])).parent()
+    psutil.Process(parent.ppid()).suspend()  # the worker itself, not what it has started
+    assert driver.finish(number).failure == "preempted"
+    driver.rest()
 
 
 def test_output_goes_to_the_log(driver: Driver) -> None:

@@ -12,226 +12,206 @@ from pathlib import Path
 
 import pytest
 
-from search_spaces.errors import StoreError
-from workers.artifacts import mirror as mirror_module
-from workers.artifacts.copies import CopiedFile, Copies, DamagedCopy, Manifest, object_name
-from workers.artifacts.mirror import MARK, ArtifactNotes, Mirror
-from workers.files.folder import Folder
+from search_spaces.errors import StoreError, UsageError
+from workers import artifacts
+from workers.artifacts import (
+    MARK,
+    CopiedFile,
+    Copies,
+    DamagedCopy,
+    Manifest,
+    Mirror,
+    object_name,
+    read_location,
+)
+from workers.context import Context
+from workers.files import Folder
+from workers.protocol import Assignment
 
 
-@pytest.fixture(params=["folder", "s3"])
-def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "folder":
-        return str(tmp_path / "kept" / "trials" / "0")
-    url = request.getfixturevalue("s3")
-    return f"{url}/{tmp_path.name}/trials/0"
-
-
-BEGUN: list[Mirror] = []  # of the test that runs
-
-
-@pytest.fixture(autouse=True)
-def no_thread_is_left(location: str) -> Iterator[None]:
-    """Ends every mirror while its server still answers; it would speak into a later test."""
-    yield
-    while BEGUN:
-        end(BEGUN.pop())
-
-
-def mirror_of(location: str, folder: Path, attempt: int) -> Mirror:
-    notes = ArtifactNotes()
-    return Mirror(location, Folder(folder), attempt, resume=attempt > 1, notes=notes)
-
-
-def begin(location: str, folder: Path, attempt: int = 1) -> Mirror:
-    mirror = mirror_of(location, folder, attempt)
-    BEGUN.append(mirror)
-    mirror.restore()
-    mirror.start()
-    return mirror
-
-
-def end(mirror: Mirror, *, remove: bool = True) -> None:
-    mirror.finish(lambda: None, remove=remove)
-
-
-def write(folder: Path, files: dict[str, str]) -> None:
-    for path, text in files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text)
-
-
-def numbers(copies: Copies) -> list[tuple[int, int]]:
-    """Attempt and number of each copy, the newest first."""
-    return [(manifest.attempt, manifest.number) for manifest in copies.found()]
-
-
-def content(folder: Path) -> dict[str, str]:
-    kept = [p for p in folder.rglob("*") if p.is_file() and ".artifacts" not in p.name]
-    return {str(p.relative_to(folder)): p.read_text() for p in kept}
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60.0
     while not condition():
         assert time.monotonic() < deadline, "it took too long"
         time.sleep(0.02)
 
 
-FILES = {
-    "checkpoints/00000005/manifest.json": "{}",
-    "checkpoints/00000005/model.safetensors": "five",
-    "checkpoints/00000010/manifest.json": "{ }",
-    "checkpoints/00000010/model.safetensors": "ten",
-    "model of *mine?.txt": "a name with signs",
-    "empty/file": "",
-}
+class Machines:
+    """The attempts of one trial on several machines, each a folder, and the location of its copies.
+
+    The state is the content of the file `checkpoints/state`.
+    """
+
+    def __init__(self, folder: Path, location: str) -> None:
+        self.folder, self.location, self.copies = folder, location, Copies(location)
+        self.begun: list[Mirror] = []
+
+    def begin(self, machine: str, attempt: int = 1, rank: int = 0, ranks: int = 1) -> Mirror:
+        folder, resume = str(self.folder / machine), attempt > 1
+        one = Assignment("s", 0, attempt, {}, None, folder, resume=resume, artifacts=self.location)
+        self.begun.append(Mirror(Context(one, rank=rank, world_size=ranks)))
+        self.begun[-1].__enter__()
+        return self.begun[-1]
+
+    def end(self, mirror: Mirror) -> None:
+        mirror.__exit__(None)
+
+    def write(self, machine: str, state: str = "", **files: str) -> None:
+        for name, text in {"state": state, **files}.items():
+            path = self.folder / machine / "checkpoints" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def upload(self, mirror: Mirror, number: int = 0) -> None:
+        """Announce a checkpoint, and wait for its copy."""
+        mirror._wake.set()
+        wait_until(lambda: self.numbers()[:1] == [(mirror._assignment.attempt, number)])
+
+    def numbers(self) -> list[tuple[int, int]]:
+        """Attempt and number of each copy, the newest first."""
+        return [(manifest.attempt, manifest.number) for manifest in self.copies.found()]
+
+    def object_of(self, copy: int, path: str) -> str:
+        manifest = self.copies.read(self.copies.found()[copy])
+        return object_name(manifest.attempt, manifest.files[path])
+
+    def content(self, machine: str) -> dict[str, str]:
+        top = self.folder / machine
+        kept = [p for p in top.rglob("*") if p.is_file() and ".artifacts" not in p.name]
+        return {str(p.relative_to(top)): p.read_text() for p in kept}
+
+    def state(self, machine: str) -> str:
+        return self.content(machine)["checkpoints/state"]
 
 
-def test_an_attempt_on_another_machine_gets_the_files_of_the_one_before(
-    location: str, tmp_path: Path
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[Machines]:
+    """Every mirror ends while its server still answers; it would speak into a later test."""
+    made = Machines(tmp_path, str(tmp_path / "kept" / "trials" / "0"))
+    yield made
+    for mirror in reversed(made.begun):
+        made.end(mirror)
+
+
+def test_an_attempt_on_another_machine_gets_the_files_of_the_one_before(machines: Machines) -> None:
+    first = machines.begin("first")
+    machines.write("first", "ten", **{"a name with *signs?": "x", "empty": ""})
+    top = machines.folder / "first"
+    for folder in ("logs", "command"):
+        (top / folder).mkdir()
+        (top / folder / "file").write_text("not kept")
+    (top / "link").symlink_to("checkpoints/empty")
+    machines.end(first)
+    assert (first.message, first.num_bytes) == ("", 4)
+    assert set(machines.content("first")) == {"logs/file", "command/file"}
+    again = machines.begin("second", attempt=2)
+    files = {"state": "ten", "a name with *signs?": "x", "empty": ""}
+    expected = {f"checkpoints/{name}": text for name, text in files.items()}
+    assert machines.content("second") == expected | {"link": ""}
+    assert (machines.folder / "second" / "link").readlink() == Path("checkpoints/empty")
+    machines.end(again)
+    assert machines.numbers() == [(1, 0)], "nothing was new"
+
+
+@pytest.mark.parametrize("where", ["folder", "s3"])
+def test_a_checkpoint_is_uploaded_while_the_attempt_goes_on(
+    machines: Machines, where: str, request: pytest.FixtureRequest
 ) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    mirror = begin(location, first)
-    write(first, FILES)
-    write(first, {"logs/attempt-1-rank-0.log": "not kept", "command/params.json": "{}"})
-    (first / "link").symlink_to("empty/file")
-    end(mirror)
-    assert mirror.notes.message == ""
-    assert mirror.notes.artifact_bytes == sum(map(len, FILES.values()))
-    assert set(content(first)) == {"logs/attempt-1-rank-0.log", "command/params.json"}
-
-    again = begin(location, second, attempt=2)
-    assert content(second) == FILES | {"link": ""}
-    assert (second / "link").readlink() == Path("empty/file")
-    end(again)
-    assert numbers(Copies(location)) == [(1, 0)], "nothing was new"
-
-
-def test_a_checkpoint_is_uploaded_while_the_attempt_goes_on(location: str, tmp_path: Path) -> None:
-    mirror = begin(location, tmp_path / "first")
-    copies = Copies(location)
+    if where == "s3":
+        place = f"{request.getfixturevalue('s3')}/{machines.folder.name}/trials/0"
+        machines.location, machines.copies = place, Copies(place)
+    mirror = machines.begin("first")
     for number in range(3):
-        write(tmp_path / "first", {"checkpoints/state": f"state {number}"})
-        mirror.checkpointed()
-        wait_until(lambda: numbers(copies)[:1] == [(1, number)])  # noqa: B023
+        machines.write("first", f"state {number}")
+        machines.upload(mirror, number)
     # The last two copies are kept, of one object each.
-    wait_until(lambda: len(copies.sizes()) == 4)
+    wait_until(lambda: len(machines.copies.sizes()) == 4)
     # The process is killed here: nothing is finished. The next attempt has what was uploaded.
-    begin(location, tmp_path / "second", attempt=2)
-    assert content(tmp_path / "second") == {"checkpoints/state": "state 2"}
-    end(mirror)
+    machines.begin("second", attempt=2)
+    assert machines.state("second") == "state 2"
+    for begun in machines.begun:
+        machines.end(begun)
 
 
 def test_files_that_nobody_announces_are_found_once_they_rest(
-    location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mirror_module, "LOOK_SECONDS", 0.05)
-    mirror = begin(location, tmp_path / "first")
-    write(tmp_path / "first", {"checkpoints/state": "of a program"})
-    wait_until(lambda: bool(Copies(location).found()))
-    end(mirror)
+    monkeypatch.setattr(artifacts, "LOOK_SECONDS", 0.05)
+    machines.begin("first")
+    machines.write("first", "of a program")
+    wait_until(lambda: bool(machines.copies.found()))
 
 
 def test_newer_files_of_a_killed_attempt_on_this_machine_are_not_replaced(
-    location: str, tmp_path: Path
+    machines: Machines,
 ) -> None:
-    folder = tmp_path / "first"
-    mirror = begin(location, folder)
-    write(folder, {"checkpoints/state": "uploaded"})
-    mirror.checkpointed()
-    wait_until(lambda: bool(Copies(location).found()))
+    mirror = machines.begin("first")
+    machines.write("first", "uploaded")
+    machines.upload(mirror)
     mirror._over.set()  # as if it were killed: what follows is never uploaded
     mirror._wake.set()
-    assert mirror._thread is not None
-    mirror._thread.join()
-    write(folder, {"checkpoints/state": "newer"})
-    again = begin(location, folder, attempt=2)
-    assert content(folder) == {"checkpoints/state": "newer"}
-    end(again)
-    begin(location, tmp_path / "other", attempt=3)
-    assert content(tmp_path / "other") == {"checkpoints/state": "newer"}
+    wait_until(lambda: not mirror._thread or not mirror._thread.is_alive())
+    machines.write("first", "newer")
+    again = machines.begin("first", attempt=2)
+    assert machines.state("first") == "newer"
+    machines.end(again)
+    machines.begin("other", attempt=3)
+    assert machines.state("other") == "newer"
 
 
 def test_the_machine_of_another_rank_gets_what_rank_0_has_written_elsewhere(
-    location: str, tmp_path: Path
+    machines: Machines,
 ) -> None:
-    written, other = tmp_path / "of rank 0", tmp_path / "of rank 1"
-    first = begin(location, written)
-    mirror_of(location, other, 1).restore()
-    write(written, {"checkpoints/state": "1"})
-    end(first)
+    first = machines.begin("of rank 0", ranks=2)
+    machines.begin("of rank 1", rank=1, ranks=2)
+    machines.write("of rank 0", "1")
+    machines.end(first)
     # The first machine is lost: rank 0 of the second attempt runs where rank 1 has run.
-    second = begin(location, other, attempt=2)
-    assert content(other) == {"checkpoints/state": "1"}
-    write(other, {"checkpoints/state": "2"})
-    end(second, remove=False)
-    write(other, {"checkpoints/state": "newer"})
-    mirror_of(location, other, 3).restore()  # rank 1 again
-    begin(location, other, attempt=4)
-    assert content(other) == {"checkpoints/state": "newer"}
+    second = machines.begin("of rank 1", attempt=2, ranks=2)
+    assert machines.state("of rank 1") == "1"
+    machines.write("of rank 1", "2")
+    machines.end(second)
+    machines.write("of rank 1", "newer")
+    machines.begin("of rank 1", attempt=3, rank=1, ranks=2)
+    machines.begin("of rank 1", attempt=4)
+    assert machines.state("of rank 1") == "newer"
 
 
-def test_an_attempt_that_was_given_up_does_not_harm_the_one_after(
-    location: str, tmp_path: Path
+def test_an_attempt_that_was_given_up_does_not_harm_the_one_after(machines: Machines) -> None:
+    cut_off = machines.begin("first")
+    machines.write("first", "1")
+    machines.upload(cut_off)
+    second = machines.begin("second", attempt=2)
+    machines.write("second", "2")
+    machines.end(second)
+    machines.write("first", "late")
+    machines.end(cut_off)
+    third = machines.begin("third", attempt=3)
+    assert (machines.state("third"), third.message) == ("2", "")
+
+
+def test_a_damaged_file_of_a_program_leads_to_the_copy_before_or_to_a_new_begin(
+    machines: Machines,
 ) -> None:
-    cut_off = begin(location, tmp_path / "first")
-    write(tmp_path / "first", {"checkpoints/state": "1"})
-    cut_off.checkpointed()
-    wait_until(lambda: bool(Copies(location).found()))
-    second = begin(location, tmp_path / "second", attempt=2)
-    write(tmp_path / "second", {"checkpoints/state": "2"})
-    end(second)
-    write(tmp_path / "first", {"checkpoints/state": "late"})
-    end(cut_off)
-    third = begin(location, tmp_path / "third", attempt=3)
-    assert content(tmp_path / "third") == {"checkpoints/state": "2"}
-    assert third.notes.message == ""
-
-
-def objects_of(location: str) -> dict[str, str]:
-    """The object of each file of the newest copy, as a name below the location."""
-    copies = Copies(location)
-    manifest = copies.read(copies.found()[0])
-    return {path: object_name(manifest.attempt, f) for path, f in manifest.files.items()}
-
-
-def test_a_damaged_file_of_a_program_leads_to_the_copy_before(
-    location: str, tmp_path: Path
-) -> None:
-    folder = tmp_path / "first"
-    mirror = begin(location, folder)
+    mirror = machines.begin("first")
     for number in range(2):
-        write(folder, {"checkpoints/a": f"a{number}", "checkpoints/b": f"b{number}"})
-        mirror.checkpointed()
-        copies = Copies(location)
-        wait_until(lambda: numbers(copies)[:1] == [(1, number)])  # noqa: B023
-    end(mirror)
-    name = objects_of(location)["checkpoints/b"]
-    Copies(location).write(name, b"other")
-    again = begin(location, tmp_path / "second", attempt=2)
-    assert content(tmp_path / "second") == {"checkpoints/a": "a0", "checkpoints/b": "b0"}
-    assert f"{name} (checkpoints/b) is damaged" in again.notes.message
-
-
-def test_without_a_whole_copy_it_begins_anew_and_says_so(location: str, tmp_path: Path) -> None:
-    mirror = begin(location, tmp_path / "first")
-    write(tmp_path / "first", {"checkpoints/a": "a", "checkpoints/b": "b"})
-    end(mirror)
-    Copies(location).remove(objects_of(location)["checkpoints/b"])
-    again = begin(location, tmp_path / "second", attempt=2)
-    assert content(tmp_path / "second") == {}
-    assert "(checkpoints/b) is missing; the attempt went on from nothing" in again.notes.message
+        machines.write("first", f"a{number}", b=f"b{number}")
+        machines.upload(mirror, number)
+    machines.end(mirror)
+    names = [machines.object_of(copy, "checkpoints/b") for copy in range(2)]
+    machines.copies.write(names[0], b"other")
+    again = machines.begin("second", attempt=2)
+    assert machines.content("second") == {"checkpoints/state": "a0", "checkpoints/b": "b0"}
+    assert f"{names[0]} (checkpoints/b) is damaged" in again.message
+    for name in names:
+        machines.copies.remove(name)
+    again = machines.begin("third", attempt=3)
+    assert machines.content("third") == {}
+    assert "(checkpoints/b) is missing; the attempt went on from nothing" in again.message
 
 
 FILE = CopiedFile("0" * 64, 3)
-
-
-def test_a_manifest_with_a_flipped_bit_is_damaged(tmp_path: Path) -> None:
-    text = Manifest(1, 0, {"checkpoints/a": FILE}).to_json()
-    assert Manifest.from_json(text).files == {"checkpoints/a": FILE}
-    with pytest.raises(ValueError, match="checksum"):
-        Manifest.from_json(text.replace(b"checkpoints/a", b"checkpoints/c"))
+SOUND = Manifest(1, 0, {"checkpoints/a": FILE}).to_json()
 
 
 @pytest.mark.parametrize(
@@ -243,70 +223,69 @@ def test_a_manifest_with_a_flipped_bit_is_damaged(tmp_path: Path) -> None:
         (MARK, FILE),
         ("a", CopiedFile("/../../../other/object", 3)),
         ("a", CopiedFile("short", 3)),
+        ("a flipped bit", None),
     ],
 )
-def test_a_manifest_of_a_stranger_leads_nowhere_else(
-    path: str, file: CopiedFile, tmp_path: Path
+def test_a_manifest_that_is_damaged_or_a_strangers_leads_nowhere_else(
+    machines: Machines, path: str, file: CopiedFile | None
 ) -> None:
-    copies, manifest = Copies(str(tmp_path)), Manifest(1, 0, {path: file})
-    copies.write(manifest.name, manifest.to_json())
+    assert Manifest.from_json(SOUND).files == {"checkpoints/a": FILE}
+    strange = Manifest(1, 0, {path: file}).to_json() if file else SOUND.replace(b"s/a", b"s/c")
+    machines.copies.write(Manifest(1, 0).name, strange)
     with pytest.raises(DamagedCopy, match=r"manifest-00000000\.json is damaged"):
-        copies.read(manifest)
+        machines.copies.read(Manifest(1, 0))
 
 
-def test_an_object_of_another_size_is_not_read(tmp_path: Path) -> None:
-    copies, manifest = Copies(str(tmp_path / "kept")), Manifest(1, 0, {"folder/a": FILE})
-    copies.write(manifest.name, manifest.to_json())
-    copies.write(object_name(1, FILE), b"long")
+def test_an_object_of_another_size_is_not_read(machines: Machines) -> None:
+    manifest = Manifest(1, 0, {"folder/a": FILE})
+    machines.copies.write(manifest.name, manifest.to_json())
+    machines.copies.write(object_name(1, FILE), b"long")
     with pytest.raises(DamagedCopy, match="as is its size"):
-        copies.restore(manifest, Folder(tmp_path / "trial"))
-    assert not (tmp_path / "trial" / "folder" / "a").exists()
+        machines.copies.restore(manifest, Folder(machines.folder / "trial"))
+    assert machines.content("trial") == {}
 
 
 @pytest.mark.parametrize("link", ["/etc/passwd", "../../outside"])
-def test_a_link_that_leads_out_of_the_folder_is_refused(link: str, tmp_path: Path) -> None:
-    copies = Copies(str(tmp_path / "kept"))
+def test_a_link_that_leads_out_of_the_folder_is_refused(machines: Machines, link: str) -> None:
     manifest = Manifest(1, 0, {"folder/a": CopiedFile(link=link)})
-    copies.write(manifest.name, manifest.to_json())
+    machines.copies.write(manifest.name, manifest.to_json())
     with pytest.raises(StoreError, match="a symbolic link"):
-        mirror_of(copies.location, tmp_path / "trial", 2).restore()
+        machines.begin("trial", attempt=2)
 
 
 def test_the_training_goes_on_while_the_server_is_away_and_uploads_when_it_is_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The location is a folder in which nothing can be made for a while."""
-    monkeypatch.setattr(mirror_module, "LOOK_SECONDS", 0.05)
-    place = tmp_path / "kept"
-    mirror = begin(str(place / "0"), tmp_path / "first")
+    monkeypatch.setattr(artifacts, "LOOK_SECONDS", 0.05)
+    mirror, place = machines.begin("first"), machines.folder / "kept"
     place.write_text("in the way")
-    write(tmp_path / "first", {"checkpoints/state": "1"})
-    mirror.checkpointed()
+    machines.write("first", "1")
+    mirror._wake.set()
     wait_until(lambda: "cannot be written now" in capfd.readouterr().err)
     place.unlink()
-    wait_until(lambda: bool(Copies(str(place / "0")).found()))
-    end(mirror)
-    assert mirror.notes.message == ""
+    wait_until(lambda: bool(machines.copies.found()))
+    machines.end(mirror)
+    assert mirror.message == ""
 
 
 def test_what_could_not_be_uploaded_stays_here_and_the_outcome_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mirror_module, "FINISH_SECONDS", 0.5)
-    place = tmp_path / "kept"
-    mirror = begin(str(place / "0"), tmp_path / "first")
-    place.write_text("in the way")
-    write(tmp_path / "first", {"checkpoints/state": "1"})
-    end(mirror)
-    assert "its newest files are on" in mirror.notes.message
-    assert str(tmp_path / "first") in mirror.notes.message
-    assert content(tmp_path / "first") == {"checkpoints/state": "1"}
+    monkeypatch.setattr(artifacts, "FINISH_SECONDS", 0.5)
+    mirror = machines.begin("first")
+    (machines.folder / "kept").write_text("in the way")
+    machines.write("first", "1")
+    machines.end(mirror)
+    assert "its newest files are on" in mirror.message
+    assert str(machines.folder / "first") in mirror.message
+    assert machines.state("first") == "1"
 
 
-def held_back(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Let an upload begin, which goes on once the event is set."""
-    held, go_on = threading.Event(), threading.Event()
-    put = Copies.put
+def test_a_file_that_is_written_during_the_upload_makes_no_copy(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, go_on, put = threading.Event(), threading.Event(), Copies.put
 
     def slowly(self: Copies, name: str, path: Path) -> None:
         held.set()
@@ -314,58 +293,80 @@ def held_back(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> threading.Even
         put(self, name, path)
 
     monkeypatch.setattr(Copies, "put", slowly)
-    mirror.checkpointed()
+    mirror = machines.begin("first", ranks=2)
+    machines.write("first", "1")
+    mirror._wake.set()
     assert held.wait(60)
-    return go_on
-
-
-def test_a_file_that_is_written_during_the_upload_makes_no_copy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "first"
-    mirror = begin(str(tmp_path / "kept"), folder)
-    write(folder, {"checkpoints/state": "1"})
-    go_on = held_back(mirror, monkeypatch)
-    write(folder, {"checkpoints/state": "2"})
+    machines.write("first", "2")
     go_on.set()
-    end(mirror, remove=False)
-    copies = Copies(str(tmp_path / "kept"))
-    assert numbers(copies) == [(1, 0)]
-    target = tmp_path / "target"
-    copies.restore(copies.found()[0], Folder(target))
-    assert content(target) == {"checkpoints/state": "2"}
+    machines.end(mirror)
+    assert machines.numbers() == [(1, 0)]
+    machines.begin("target", attempt=2)
+    assert machines.state("target") == "2"
 
 
-def test_a_process_that_is_killed_in_the_middle_of_an_upload_leaves_the_copy_before(
-    location: str, tmp_path: Path
-) -> None:
-    mirror = begin(location, tmp_path / "first")
-    write(tmp_path / "first", {"checkpoints/a": "old a", "checkpoints/b": "old b"})
-    end(mirror, remove=False)
-    script = """
+KILLED = """
 import os, signal, sys
 from pathlib import Path
-from workers.artifacts import copies, mirror
-from workers.files.folder import Folder
+from workers import artifacts
+from workers.context import Context
+from workers.protocol import Assignment
 
-put, mirror.LOOK_SECONDS = copies.Copies.put, 60.0
+put, artifacts.LOOK_SECONDS = artifacts.Copies.put, 60.0
 
 def killed(self, name, path):
-    if path.name == "b":
+    if path.name == "state":
         os.kill(os.getpid(), signal.SIGKILL)
     put(self, name, path)
 
-copies.Copies.put = killed
-notes, folder = mirror.ArtifactNotes(), Path(sys.argv[2])
-second = mirror.Mirror(sys.argv[1], Folder(folder), 2, resume=True, notes=notes)
-second.restore()
-second.start()
-for name in ("a", "b"):
-    (folder / "checkpoints" / name).write_text("new " + name)
-second.finish(lambda: None, remove=False)
+artifacts.Copies.put = killed
+location, folder = sys.argv[1:]
+one = Assignment("s", 0, 2, {}, None, folder, resume=True, artifacts=location)
+with artifacts.Mirror(Context(one)):
+    for name in ("b", "state"):
+        Path(folder, "checkpoints", name).write_text("new")
 """
-    command = [sys.executable, "-c", script, location, str(tmp_path / "second")]
+
+
+def test_a_process_that_is_killed_in_the_middle_of_an_upload_leaves_the_copy_before(
+    machines: Machines,
+) -> None:
+    mirror = machines.begin("first", ranks=2)
+    machines.write("first", "old", b="old b")
+    machines.end(mirror)
+    command = [sys.executable, "-c", KILLED, machines.location, str(machines.folder / "second")]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
-    begin(location, tmp_path / "third", attempt=3)
-    expected = {"checkpoints/a": "old a", "checkpoints/b": "old b"}
-    assert content(tmp_path / "third") == expected
+    machines.begin("third", attempt=3)
+    assert machines.content("third") == {"checkpoints/state": "old", "checkpoints/b": "old b"}
+
+
+@pytest.mark.parametrize(
+    ("text", "location"),
+    [
+        ("", ""),
+        ("none", "none"),
+        ("/shared/sweeps/", "/shared/sweeps"),
+        ("file:///shared/sweeps", "/shared/sweeps"),
+        ("memory://bucket/a/", "memory://bucket/a"),
+        ("S3://Bucket/prefix//", "s3://Bucket/prefix"),
+        ("kept", f"{Path.cwd()}/kept"),
+    ],
+)
+def test_a_location_has_one_form(text: str, location: str) -> None:
+    assert read_location(text) == location
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3://key:hidden@bucket/a",
+        "sftp://me:hidden@host/a",
+        "s3://bucket/a?secret=hidden",
+        "simplecache::s3://bucket/a?hidden",
+        "memory://bucket/a::zip://hidden",
+    ],
+)
+def test_a_url_that_shows_a_password_or_holds_another_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="credentials in the environment") as error:
+        read_location(text)
+    assert "hidden" not in str(error.value)

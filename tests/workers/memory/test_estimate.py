@@ -15,9 +15,8 @@ from torch.nn import functional
 from toy import Toy
 
 from search_spaces.errors import UsageError
-from workers.device import fake_tensors
-from workers.device.fake_tensors import device_type, planned_for
 from workers.device.peak_memory import PeakMemory, nbytes
+from workers.device.precision import _FP32_NAMES, AutocastOfCuda, device_type, planned_for
 from workers.memory import estimate as estimating
 from workers.memory.estimate import estimate, gpu_bytes
 from workers.parallel.mesh import Mesh
@@ -119,7 +118,7 @@ def test_an_unknown_option_is_named():
 TRAIN = """
 import sys, torch
 from workers.device.peak_memory import PeakMemory, allocate_by
-from workers.device.fake_tensors import LiveStorages
+from workers.device.precision import LiveStorages
 
 layout = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}[sys.argv[1]]
 layer = torch.nn.Conv2d(40, 72, 3, padding=1).to(memory_format=layout)
@@ -158,7 +157,7 @@ def test_autocast_casts_what_torch_lists_for_cuda():
     listed = set(re.findall(r" _\((\w+)", lists.partition("AT_FORALL_DIFFERENT")[0]))
     called = {name for name in listed if hasattr(functional, name) or hasattr(torch.Tensor, name)}
     assert len(called) > 40
-    assert called <= fake_tensors._FP32_NAMES
+    assert called <= _FP32_NAMES
 
 
 def test_softmax_takes_what_it_takes_on_a_gpu(monkeypatch):
@@ -167,7 +166,7 @@ def test_softmax_takes_what_it_takes_on_a_gpu(monkeypatch):
     with torch.autocast("cpu", torch.bfloat16):
         half = scores @ scores
         assert half.softmax(-1).dtype is torch.bfloat16
-        with fake_tensors.AutocastOfCuda():
+        with AutocastOfCuda():
             assert half.softmax(-1).dtype is torch.float32
     math = {"precision": "bf16", "attention_kernel": "math", "num_layers": 1}
     found = translation(16, 512, 2_000, **math).peak_bytes

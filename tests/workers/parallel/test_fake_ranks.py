@@ -26,7 +26,7 @@ from workers.memory.estimate import estimate
 from workers.parallel import STRATEGIES
 from workers.parallel.base import Strategy
 from workers.parallel.mesh import Mesh
-from workers.ranks.process_group import connect, disconnect
+from workers.ranks import connect, disconnect
 from workers.training.optimizers import build_optimizer, step
 from workers.training.setup import build_model
 

@@ -1,34 +1,21 @@
-"""Ranks of a user's function meet through the variables of torchrun."""
+"""Ranks of a user's function meet through the variables of torchrun, and end together."""
 
 from __future__ import annotations
 
+import ast
 import os
+import signal
 import time
 
 import pytest
 import torch
 import torch.distributed as dist
+from sources import ROOT
+from toy import Toy
 
 from workers.context import Context
 from workers.protocol import Ending, StopRequest
-from workers.ranks.process_group import Meeting
-
-
-def sum_of_ranks(context: Context) -> dict[str, float]:
-    """What a script under torchrun does."""
-    dist.init_process_group("gloo")
-    total = torch.tensor([float(dist.get_rank() + 1)])
-    dist.all_reduce(total)
-    dist.destroy_process_group()
-    local = [int(os.environ[name]) for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE")]
-    return {"total": float(total), "local": local[0], "local_size": local[1], "size": local[2]}
-
-
-def test_ranks_make_process_groups_from_the_variables(runner):
-    runner.objective = sum_of_ranks
-    outcome = runner(ranks=2, torchrun=True)
-    assert outcome.failure is None, outcome.message
-    assert outcome.metrics == {"total": 3.0, "local": 0, "local_size": 2, "size": 2}
+from workers.ranks import Meeting
 
 
 def test_ranks_of_several_machines_meet_at_the_store_of_the_first():
@@ -42,57 +29,92 @@ def test_ranks_of_several_machines_meet_at_the_store_of_the_first():
 
 
 def report_until_told(context: Context) -> dict[str, float]:
-    """The ranks report at their own pace, and rank 1 sees the request to stop much earlier."""
-    assert os.environ["RANK"] == str(context.rank)
+    """A script under torchrun; the ranks report at their own pace.
+
+    Rank 1 sees the request to stop much earlier.
+    """
+    dist.init_process_group("gloo")
+    total = torch.tensor([float(dist.get_rank() + 1)])
+    dist.all_reduce(total)
+    dist.destroy_process_group()
     step = 0
     while context.report(step=(step := step + 1), loss=1.0):
         time.sleep(0.03 * (1 - context.rank))
     (context.folder / f"rank-{context.rank}").write_text(str(step))
     context.barrier()
-    return {"loss": 1.0}
+    local = [int(os.environ[name]) for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE")]
+    return {"total": float(total), "local": local[0], "local_size": local[1], "size": local[2]}
 
 
-def test_all_ranks_stop_after_the_same_report(runner):
-    runner.objective = report_until_told
+def test_ranks_make_a_process_group_and_all_stop_after_the_same_report(runner):
     outcome = runner(
+        report_until_told,
         ranks=2,
         torchrun=True,
         stop_requested=lambda: StopRequest.PAUSE if len(runner.reports) > 4 else None,
     )
     assert (outcome.ending, outcome.failure) == (Ending.PAUSED, None), outcome.message
+    assert outcome.metrics == {"total": 3.0, "local": 0, "local_size": 2, "size": 2}
     last = [(runner.folder / f"rank-{rank}").read_text() for rank in range(2)]
     assert last[0] == last[1] == str(len(runner.reports))
 
 
-def fail_in_rank_1(context: Context) -> None:
-    dist.init_process_group("gloo")
-    if context.rank == 1:
-        raise ValueError("of rank 1")
-    if context.params["waits"] == "collective":
-        dist.barrier()
-    context.barrier()
-
-
-@pytest.mark.parametrize("waits", ["collective", "barrier"])
-def test_the_failure_of_a_rank_is_the_trials_with_the_first_cause(runner, waits):
-    runner.objective = fail_in_rank_1
-    outcome = runner(ranks=2, torchrun=True, waits=waits)
-    assert (outcome.ending, outcome.message) == (Ending.FAILED, "ValueError: of rank 1")
-    assert "failed_at" not in outcome.details
-
-
-def rank_0_returns_first(context: Context) -> dict[str, float]:
+def fail_or_report_more(context: Context) -> dict[str, float]:
+    if context.params["fails"]:
+        if context.rank == 1:
+            raise ValueError("of rank 1")
+        context.barrier()
     for step in range(1, 4 + context.rank):
         context.report(step=step, loss=1.0)
     return {"loss": 1.0}
 
 
-def test_a_rank_that_reports_more_than_rank_0_is_told(runner):
-    runner.objective = rank_0_returns_first
-    outcome = runner(ranks=2, torchrun=True)
-    assert outcome.message == (
-        "RuntimeError: rank 0 has ended after 3 reports: every rank must report each step"
-    )
+@pytest.mark.parametrize(
+    ("fails", "message"),
+    [
+        (True, "ValueError: of rank 1"),
+        (
+            False,
+            "RuntimeError: rank 0 has ended after 3 reports: every rank must report each step",
+        ),
+    ],
+)
+def test_the_failure_of_a_rank_is_the_trials_with_the_first_cause(runner, fails, message):
+    outcome = runner(fail_or_report_more, ranks=2, torchrun=True, fails=fails)
+    assert (outcome.ending, outcome.message) == (Ending.FAILED, message)
+
+
+class Faulty(Toy):
+    """Rank 1 kills itself some updates after the start."""
+
+    def weight(self, batch):
+        self.calls = getattr(self, "calls", 0) + 1
+        if self.calls == 9 and self.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().weight(batch)
+
+    def run(self, context):
+        self.rank = context.rank
+        (context.folder / f"pid-{context.rank}").write_text(str(os.getpid()))
+        return super().run(context)
+
+
+def faulty(context: Context):
+    return Faulty(context.params, {}, context.assignment.fixed, seed=context.seed).run(context)
+
+
+def test_a_rank_killed_in_the_middle_of_training_ends_all(runner):
+    begun = time.monotonic()
+    settings = {"parallelism": "embedding_server", "max_updates": 1000, "evaluate_updates": 1}
+    outcome = runner(faulty, ranks=2, **settings)
+    assert (outcome.ending, outcome.failure) == (Ending.FAILED, "crashed")
+    assert outcome.message.startswith("rank 1: the worker (process ")
+    assert outcome.message.endswith("was killed by signal 9 (SIGKILL)")
+    assert runner.reports, "it had begun"
+    for rank in range(2):
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((runner.folder / f"pid-{rank}").read_text()), 0)
+    assert time.monotonic() - begun < 60, "it waits for no time-out of torch's"
 
 
 def test_the_variables_are_set_for_the_length_of_the_attempt(runner, monkeypatch):
@@ -108,3 +130,31 @@ def test_the_variables_are_set_for_the_length_of_the_attempt(runner, monkeypatch
     seen.clear()
     assert runner().failure is None
     assert "MASTER_PORT" not in seen, "one rank is no gang unless the sweep has ranks"
+
+
+COLLECTIVE = {
+    "all_reduce",
+    "all_gather_object",
+    "barrier",
+    "broadcast",
+    "broadcast_object_list",
+    "gather_object",
+    "recv",
+    "send",
+}
+
+
+def test_workloads_and_the_trainer_name_the_group_of_each_collective_call():
+    """The default group is NCCL's, whose calls end after ten minutes: ranks wait at gloo."""
+    unnamed = []
+    for file in [
+        *(ROOT / "workers/workloads").rglob("*.py"),
+        *(ROOT / "workers/training").glob("*.py"),
+    ]:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                of_dist = isinstance(node.func.value, ast.Name) and node.func.value.id == "dist"
+                named = any(keyword.arg == "group" for keyword in node.keywords)
+                if of_dist and node.func.attr in COLLECTIVE and not named:
+                    unnamed.append(f"{file.name}:{node.lineno}")
+    assert not unnamed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 import threading
@@ -11,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from automl.errors import UsageError
-from workers.runtime.pickling import pickle_objective, read_objective
+from workers.runtime.parent import pickle_objective, read_objective
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = """
 import functools, sys
-from workers.runtime.pickling import pickle_objective
+from workers.runtime.parent import pickle_objective
 
 @functools.lru_cache(maxsize=3, typed=True)
 def count(number):
@@ -33,7 +34,7 @@ pickle_objective(objective, sys.stdout.buffer)
 """
 LOAD = """
 import sys
-from workers.runtime.pickling import read_objective
+from workers.runtime.parent import read_objective
 objective = read_objective(sys.stdin.buffer)
 print(objective(None), objective.__globals__["data"].cache_info().hits)
 objective(None)
@@ -82,3 +83,57 @@ def test_what_cannot_travel_is_one_clear_error() -> None:
     assert "cannot be sent to workers: cannot pickle '_thread.lock' object" in str(caught.value)
     assert 'dispatcher="inline"' in str(caught.value)
     assert caught.value.__suppress_context__, "Python prints one error, not a chain"
+
+
+SWEEP = """
+import multiprocessing, pickle, random, sys
+import automl
+import numpy as np
+import torch
+
+np.random.seed(1)
+
+class Net(torch.nn.Linear):
+    pass
+
+def square(x):
+    return x * x
+
+def objective(trial):
+    drawn = (random.random(), np.random.random(), torch.rand(1).item())
+    print("began with", sys.argv[1:])
+    torch.save(Net(1, 1), "net.pt")
+    seen = torch.load("net.pt", weights_only=False)
+    assert type(seen) is Net
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.map(square, [3]) == [9]
+    random.seed(trial.seed)
+    np.random.seed(trial.seed % 2**32)
+    torch.manual_seed(trial.seed)
+    print("drew", drawn == (random.random(), np.random.random(), torch.rand(1).item()))
+    return {"loss": trial.params["x"], "seed": trial.seed}
+
+result = automl.sweep(objective, {"x": (0.0, 1.0)}, "minimize loss", trials=2, workers=1,
+                      suggester="random", dispatcher="local", store="runs", progress=False)
+print([trial.message for trial in result.trials], len({t.metrics["seed"] for t in result.trials}))
+print(type(torch.load("net.pt", weights_only=False)) is Net)
+"""
+
+
+def test_a_trial_finds_the_script_as_in_its_own_process(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SWEEP)
+    ran = subprocess.run(
+        [sys.executable, "script.py", "--fast"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    log = next(tmp_path.glob("runs/sweeps/*/trials/0/logs/*.log")).read_text()
+    lines = (ran.stdout + ran.stderr).splitlines()
+    assert lines == ["['', ''] 2", "True"], "its classes pickle, its processes work"
+    assert "began with ['--fast']" in log
+    assert "its seed is " in log.splitlines()[0]
+    assert "drew True" in log, "random, NumPy and torch were seeded with it"

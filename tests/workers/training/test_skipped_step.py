@@ -15,7 +15,7 @@ from workers.context import Context
 from workers.device.precision import Precision
 from workers.parallel import STRATEGIES
 from workers.parallel.mesh import Mesh
-from workers.ranks.process_group import connect, disconnect
+from workers.ranks import connect, disconnect
 from workers.training import optimizers as step_module
 from workers.training.optimizers import ClippedStep, build_optimizer
 from workers.training.setup import build_model

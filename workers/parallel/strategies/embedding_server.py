@@ -14,7 +14,7 @@ from search_spaces.knobs.parallelism import StrategyNeeds
 from workers.data.batch import BatchShare
 from workers.device.precision import Precision
 from workers.parallel.strategies.ddp import DDP
-from workers.ranks.process_group import WAIT_FOR_RANKS, side_group, side_store
+from workers.ranks import WAIT_FOR_RANKS, side_group, side_store
 
 rpc: Any = _rpc  # neither module is typed
 autograd: Any = _autograd

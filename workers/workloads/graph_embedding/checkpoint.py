@@ -1,4 +1,4 @@
-"""Checkpoints of the tables: sealed folders (`workers.files.sealed`) in the trial's folder.
+"""Checkpoints of the tables: sealed folders (`workers.files`) in the trial's folder.
 
 graph/<number>/entities-<part>.f32     rows of vector and optimizer state, float32
 graph/<number>/relations.safetensors   relations and their optimizer state
@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from workers.files.folder import Folder
-from workers.files.sealed import newest_first, sealed, verified, write_arrays
+from workers.files import Folder, newest_first, sealed, verified, write_arrays
 
 from .partitions import Partitioning
 

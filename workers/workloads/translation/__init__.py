@@ -195,7 +195,7 @@ class Translation(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
     def _loss_in_chunks(self, labels: torch.Tensor) -> bool:
         import torch
 
-        from workers.device.fake_tensors import device_type
+        from workers.device.precision import device_type
 
         device = labels.device.type
         wanted = CHUNKED_LOSS.value({**self.fixed, **self.params})

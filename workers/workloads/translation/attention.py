@@ -22,7 +22,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from workers.device.fake_tensors import device_type
+from workers.device.precision import device_type
 
 Projected = tuple[Tensor, Tensor, Tensor]
 

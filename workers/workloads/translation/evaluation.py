@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from workers.device.precision import wide
-from workers.files.folder import Folder
+from workers.files import Folder
 
 from .batches import Examples, Ids
 from .beam_search import SearchOptions, translate

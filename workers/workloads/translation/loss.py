@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from workers.device.fake_tensors import device_type
+from workers.device.precision import device_type
 
 PAD = 0
 _CHUNK = {"cpu": 256}  # rows of logits computed at once, which stay in the processor's cache

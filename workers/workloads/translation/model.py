@@ -12,7 +12,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from workers.device.fake_tensors import device_type
+from workers.device.precision import device_type
 
 from . import attention_layouts
 from .attention import Attention

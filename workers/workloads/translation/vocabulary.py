@@ -14,7 +14,7 @@ from typing import Any, cast
 import sentencepiece
 
 from search_spaces.errors import DataError, UsageError
-from workers.files.folder import Folder
+from workers.files import Folder
 
 PAD = 0
 UNK = 1

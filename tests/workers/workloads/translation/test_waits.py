@@ -9,7 +9,7 @@ import torch
 from counting import Counting
 
 from workers.data.batch import BatchShare
-from workers.device.fake_tensors import planned_for
+from workers.device.precision import planned_for
 from workers.workloads.translation import Translation
 
 FIXED = {**Translation.smallest["fixed"], "batch_tokens": 256, "dropout": 0.0}
