@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from search_spaces.errors import UsageError
@@ -17,7 +18,6 @@ from search_spaces.knobs.parallelism import PARALLELISM
 from search_spaces.knobs.table import SPARSE_GRADIENTS
 from workers.device.precision import Precision
 from workers.parallel.base import Strategy
-from workers.parallel.transfers import is_sharded
 
 from .settings import OPTIMIZER_OPTIONS
 
@@ -79,7 +79,7 @@ def build_optimizer(
     by_kind: dict[tuple[bool, bool], list[nn.Parameter]] = {}
     for parameter in parameters.values():
         if parameter.requires_grad and all(parameter is not row for row in rows):
-            alike = by_kind.setdefault((parameter.ndim > 1, is_sharded(parameter)), [])
+            alike = by_kind.setdefault((parameter.ndim > 1, isinstance(parameter, DTensor)), [])
             alike.append(parameter)
     groups = [
         {"params": found, "weight_decay": decay if decays else 0.0}

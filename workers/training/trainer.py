@@ -38,8 +38,7 @@ from workers.device.peak_memory import PeakMemory, nbytes, trim
 from workers.device.precision import Precision, profiling
 from workers.parallel import STRATEGIES
 from workers.parallel.base import Strategy
-from workers.parallel.mesh import BACKEND, Mesh
-from workers.parallel.transfers import sent
+from workers.parallel.mesh import BACKEND, Mesh, sent
 from workers.protocol import StopRequest
 from workers.ranks.process_group import connect, disconnect, side_group, value_of_rank_0
 from workers.workload import SharedEvaluation, Trainable

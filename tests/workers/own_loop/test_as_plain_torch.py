@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from search_spaces.errors import UsageError
 from workers.context import Context
-from workers.own_loop.loop import weight_of
+from workers.own_loop.prepare import weight_of
 from workers.protocol import Assignment, Report
 from workers.run import run
 

@@ -15,7 +15,6 @@ from torch import nn
 
 from search_spaces.errors import UsageError
 from workers.context import Context
-from workers.own_loop.prepare import plan_of
 from workers.protocol import Assignment, Report
 from workers.run import run
 
@@ -35,7 +34,6 @@ def settings() -> list[dict[str, Any]]:
         for one, precision in (("single", "bf16"), ("ddp", "fp32"), ("fsdp", "fp16"))
     ]
     further = [
-        {"kind": "texts", "parallelism": "tensor"},
         {"kind": "texts", "parallelism": "fsdp", "activation_checkpointing": "layers"},
     ]
     return [{**one, "updates": UPDATES} for one in (*found, *further)]
@@ -55,7 +53,7 @@ def test_the_losses_are_those_of_the_loop_by_hand(tmp_path: Path) -> None:
 
 def test_a_saved_state_goes_on_under_another_strategy(tmp_path: Path) -> None:
     common = {"kind": "texts", "updates": UPDATES}
-    pairs = [("fsdp", "single"), ("single", "fsdp"), ("tensor", "ddp")]
+    pairs = [("fsdp", "single"), ("single", "fsdp"), ("fsdp", "ddp")]
     trials = []
     for number, (first, second) in enumerate(pairs):
         both = {**common, "folder": f"pair-{number}"}
@@ -79,6 +77,7 @@ def attempt(folder: Path, train: Any, **params: Any) -> tuple[Any, list[Report]]
 REFUSED = [
     ({"parallelism": "fsdp"}, "parallelism fsdp runs on 2 ranks or more, and this trial has 1"),
     ({"parallelism": "pipeline"}, "parallelism pipeline is for workloads alone"),
+    ({"parallelism": "tensor"}, "parallelism tensor is for workloads alone"),
     ({"precision": "fp8"}, "precision is one of fp32, tf32, bf16, fp16"),
     ({"activation_checkpointing": "layers"}, "activation_checkpointing layers needs the blocks"),
     ({"accumulation": 16}, "a batch to divide into 16 parts has as many rows, got 8"),
@@ -213,14 +212,19 @@ def test_a_loader_draws_the_same_whatever_the_model_draws(tmp_path: Path) -> Non
     assert drawn[:2] != drawn[2:4], "each epoch has an order of its own"
 
 
-def test_blocks_are_found_or_named() -> None:
-    stages = nn.ModuleList(nn.Sequential(nn.Linear(2, 2), nn.Tanh()) for _ in range(2))
-    model = nn.ModuleDict({"body": nn.ModuleDict({"h": stages}), "head": nn.Linear(2, 2)})
-    assert plan_of(model, (), {}).layers == ("body.h.0", "body.h.1")
-    assert plan_of(model, "body.h.*.0", {}).layers == ("body.h.0.0", "body.h.1.0")
-    assert plan_of(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)), (), {}).layers == ()
-    with pytest.raises(UsageError, match=r"names no module of the model, which has body, head"):
-        plan_of(model, ["layer.*"], {})
+def test_blocks_are_the_members_of_lists_or_else_of_sequences(tmp_path: Path) -> None:
+    def train(trial: Any) -> None:
+        stages = nn.ModuleList(nn.Sequential(nn.Linear(2, 2), nn.Tanh()) for _ in range(2))
+        model = nn.ModuleDict({"body": nn.ModuleDict({"h": stages}), "head": nn.Linear(2, 2)})
+        trial.prepare(model if trial.params["lists"] else stages[0])
+        changed = [name for name, one in model.named_modules() if "forward" in vars(one)]
+        assert changed == (
+            ["body.h.0", "body.h.1"] if trial.params["lists"] else ["body.h.0.0", "body.h.0.1"]
+        )
+
+    for lists in (True, False):
+        outcome, _ = attempt(tmp_path, train, activation_checkpointing="layers", lists=lists)
+        assert outcome.failure is None, outcome.message
 
 
 @pytest.mark.parametrize("listed", [True, False])

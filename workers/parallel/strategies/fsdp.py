@@ -12,7 +12,7 @@ from search_spaces.knobs.parallelism import StrategyNeeds
 from search_spaces.knobs.table import CPU_OFFLOAD, PRECISION, REDUCTION
 from workers.device.precision import HALF
 from workers.parallel.base import Strategy
-from workers.parallel.transfers import contiguous
+from workers.parallel.mesh import contiguous
 
 RESHARD_AFTER_FORWARD = Option(
     "reshard_after_forward",

@@ -22,7 +22,7 @@ from search_spaces.knobs.table import COMPILE, COMPILE_SCOPE, RECORDS_GRAPHS
 from workers.data.batch import Batch, BatchShare
 from workers.device.precision import Precision, compile_module, wide
 from workers.parallel.base import Strategy
-from workers.parallel.transfers import contiguous, sum_over
+from workers.parallel.mesh import contiguous, sum_over
 from workers.workload import Trainable
 
 # Names of torch's schedules. Each rank has one stage, or two in a loop (0, 1, 0, 1).

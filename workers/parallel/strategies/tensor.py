@@ -16,8 +16,7 @@ from torch.distributed.tensor.parallel import (
 from search_spaces.errors import UsageError
 from search_spaces.knobs.parallelism import StrategyNeeds
 from workers.parallel.base import Strategy
-from workers.parallel.mesh import Mesh
-from workers.parallel.transfers import contiguous, is_sharded
+from workers.parallel.mesh import Mesh, contiguous
 from workers.workload import ParallelPlan
 
 
@@ -65,10 +64,7 @@ class TensorParallel(Strategy):
         """
         plan = self.workload.plan(model)
         if not plan.tensor:
-            raise UsageError(
-                "tensor parallelism needs a plan: trial.prepare(..., tensor_plan="
-                "{'blocks.*.up': 'column', 'blocks.*.down': 'row'})"
-            )
+            raise UsageError("tensor parallelism needs a workload whose plan names modules for it")
         self.axes = self.mesh.device_mesh(self.device)
         self.groups: dict[str, int] = {}  # parameters whose rows are several matrices
         styles = {
@@ -80,7 +76,9 @@ class TensorParallel(Strategy):
         for name, style in styles.items():
             if isinstance(style, ColwiseParallel):
                 model.get_submodule(name).register_forward_hook(_own)
-        planned = {parameter for parameter in model.parameters() if is_sharded(parameter.data)}
+        planned = {
+            parameter for parameter in model.parameters() if isinstance(parameter.data, DTensor)
+        }
         if planned != set(model.parameters()):
             contiguous(model)
             fully_shard(model, mesh=self.axes["tensor"], ignored_params=planned)
