@@ -21,7 +21,7 @@ from search_spaces.knobs.base import ON_REQUEST, DroppedValue
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
 from search_spaces.plugins import nearest
 from workers.own_loop import resolved
-from workers.training.settings import trainer_options
+from workers.training import trainer_options
 from workers.workload import Trainable, Workload
 
 from .entries import ENTRY_RULE, KEYS, build

@@ -19,7 +19,7 @@ from search_spaces.knobs.table import SPARSE_GRADIENTS
 from workers.device.precision import Precision
 from workers.parallel.base import Strategy
 
-from .settings import OPTIMIZER_OPTIONS
+from . import OPTIMIZER_OPTIONS
 
 
 class OptimizerParts(Optimizer):

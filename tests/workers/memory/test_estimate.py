@@ -14,12 +14,12 @@ import torch
 from torch.nn import functional
 from toy import Toy
 
+import workers.memory as estimating
 from search_spaces.errors import UsageError
 from workers.device import fake_tensors
 from workers.device.fake_tensors import device_type, planned_for
 from workers.device.peak_memory import PeakMemory, nbytes
-from workers.memory import estimate as estimating
-from workers.memory.estimate import estimate, gpu_bytes
+from workers.memory import estimate, gpu_bytes
 from workers.parallel.mesh import Mesh
 from workers.workloads.translation import Translation
 

@@ -11,7 +11,7 @@ from strategies import run_all
 from toy import Toy
 
 from search_spaces.hardware import Hardware
-from workers.memory.estimate import estimate
+from workers.memory import estimate
 from workers.parallel import STRATEGIES
 from workers.training import checkpoint
 from workers.workloads import WORKLOADS

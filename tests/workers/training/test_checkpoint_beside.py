@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+import torch
 from toy import Toy
 
 from workers.context import Context
@@ -28,7 +29,10 @@ def counting(context: Context):
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch):
-    monkeypatch.setattr(checkpoint, "writes_beside", lambda device: True)
+    beside = checkpoint.writes_beside
+    monkeypatch.setattr(
+        checkpoint, "writes_beside", lambda device, found: beside(torch.device("cuda"), found)
+    )
 
 
 def test_training_goes_on_while_a_checkpoint_is_written(runner, monkeypatch, as_on_a_gpu):
