@@ -197,10 +197,12 @@ class Strategy(ABC):
         """
         held: dict[tuple[str, str], Tensor] = {("", n): one for n, one in self._held().items()}
         entries = optimizer.state if optimizer else {}
-        for name, parameter in self.parameters().items():
-            for kind, value in sorted(entries.get(parameter, {}).items()):
-                if isinstance(value, (Tensor, int)):
-                    held[kind, name] = torch.as_tensor(value)
+        held |= {
+            (kind, name): torch.as_tensor(value)
+            for name, parameter in self.parameters().items()
+            for kind, value in sorted(entries.get(parameter, {}).items())
+            if isinstance(value, (Tensor, int))
+        }
         mine = {}
         for (kind, name), tensor in held.items():
             whole = self.gather(tensor.detach(), name)

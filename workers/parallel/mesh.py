@@ -35,7 +35,7 @@ BACKEND = Option(
 
 @dataclass(frozen=True)
 class Mesh:
-    """Degrees of each kind of parallelism; their product is the world size.
+    """Degrees of each kind of parallelism, see `Strategy.degrees`; their product is the world size.
 
     The last axis varies fastest.
 
@@ -46,9 +46,6 @@ class Mesh:
         pipeline: stages of the layers.
         tensor: ranks that share each matrix product.
         rank, world_size: of this process.
-
-    Raises:
-        UsageError: a degree is below 1, or the product is not the world size.
     """
 
     rank: int = 0
@@ -57,17 +54,6 @@ class Mesh:
     shard: int = 1
     pipeline: int = 1
     tensor: int = 1
-
-    def __post_init__(self) -> None:
-        degrees = {axis: getattr(self, axis) for axis in AXES}
-        text = " x ".join(f"{axis} {degree}" for axis, degree in degrees.items())
-        if min(degrees.values()) < 1:
-            raise UsageError(f"every degree of a mesh is at least 1, got {text}")
-        if math.prod(degrees.values()) != self.world_size:
-            raise UsageError(
-                f"the degrees of a mesh multiply to the number of ranks, "
-                f"got {text} for {self.world_size} ranks"
-            )
 
     def coordinate(self, axis: str) -> int:
         """This rank's place on an axis."""

@@ -198,7 +198,7 @@ class Trainer:
         limits = (settings.train_seconds, self.context.assignment.limits.train_seconds)
         full = settings.max_updates is not None and self.updates >= settings.max_updates
         asked, leads = self.context.stop_requested(), self.context.rank == 0
-        own = {
+        own: dict[str, bool] = {
             **{request: asked is request for request in StopRequest},
             "finish": leads and (exhausted or full or any(_over(seconds, x) for x in limits)),
             "evaluate": leads

@@ -15,13 +15,6 @@ from workers.parallel.strategies.tensor import regrouped
 from workers.workloads import WORKLOADS
 
 
-def test_the_product_of_degrees_is_the_world_size():
-    with pytest.raises(UsageError, match="data 2 x shard 1 x pipeline 1 x tensor 2 for 6 ranks"):
-        Mesh(0, 6, data=2, tensor=2)
-    with pytest.raises(UsageError, match="at least 1"):
-        Mesh(0, 0, data=0)
-
-
 def test_every_rank_has_a_place_of_its_own():
     axes = ("data", "shard", "pipeline", "tensor")
     places = {

@@ -58,16 +58,6 @@ def test_training_goes_on_while_a_checkpoint_is_written(runner, monkeypatch, as_
     assert not seen[-1][2], "the last one is awaited"
 
 
-def test_a_training_that_resumes_from_it_is_the_same(runner, monkeypatch, as_on_a_gpu, tmp_path):
-    whole = runner(**TRIAL, evaluate_updates=1)
-    assert whole.failure is None, whole.message
-    losses = runner.losses()
-    runner.folder = tmp_path / "resumed"
-    runner(**{**TRIAL, "max_updates": 5}, evaluate_updates=1)
-    runner(**TRIAL, evaluate_updates=1, resume=True)
-    assert runner.losses() == {step: losses[step] for step in (6, 7, 8)}
-
-
 def test_a_disk_that_is_full_fails_the_trial(runner, monkeypatch, as_on_a_gpu):
     def full(*given, **named):
         raise OSError(28, "No space left on device")
