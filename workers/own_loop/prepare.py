@@ -336,7 +336,7 @@ class PreparedLoop:
             "python": random.getstate(),
             "numpy": np.random.get_state(),
             "torch": torch.get_rng_state(),
-            "cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
+            "cuda": torch.cuda.get_rng_state_all() if self.device.type == "cuda" else [],
             "counts": [self.optimizer.updates, self.begun, self.microbatches],
             **{name: one.state_dict() for name, one in self.kept.items()},
         }
@@ -347,8 +347,7 @@ class PreparedLoop:
         np.random.set_state(state["numpy"])
         self.optimizer.updates, self.begun, self.microbatches = state["counts"]
         torch.set_rng_state(state["torch"])
-        if self.device.type == "cuda":
-            torch.cuda.set_rng_state(state["cuda"], self.device)
+        torch.cuda.set_rng_state_all(state["cuda"])
         if self.context.rank:
             torch.manual_seed(hash((self.context.seed, self.context.rank, self.microbatches)))
         for name, one in self.kept.items():

@@ -64,15 +64,12 @@ def build_optimizer(
     if SPARSE_GRADIENTS.value(options):
         rows = [parameters[f"{name}.weight"] for name in embeddings]
         strategy = PARALLELISM.value(options)
-        on_gpu = strategy == "ddp" and any(row.is_cuda for row in rows)
-        if on_gpu and "nccl" in dist.get_backend_config():
-            raise UsageError(
-                "sparse_gradients needs parallelism single: NCCL sums no sparse tensors"
-            )
-        if name == "sgd" or strategy not in ("single", "ddp"):
+        ranks_on_gpus = strategy == "ddp" and any(row.is_cuda for row in rows)
+        nccl = ranks_on_gpus and "nccl" in dist.get_backend_config()
+        if name == "sgd" or strategy not in ("single", "ddp") or nccl:
             raise UsageError(
                 "sparse_gradients needs optimizer adam or adamw, and parallelism single or ddp; "
-                f"got {name} and {strategy}"
+                f"got {name} and {strategy}{', and NCCL sums no sparse tensors' if nccl else ''}"
             )
     decay = float(settings["weight_decay"])
     # By (has weight decay, is sharded): one kernel does not take plain and sharded tensors.

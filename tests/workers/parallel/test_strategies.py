@@ -25,6 +25,13 @@ COMMON = {
 }
 BASES = [{}, {"tied": True}, {"precision": "bf16"}, {"accumulation": 2, "precision": "fp64"}]
 TOLERANCE = {"bf16": 2e-2, "fp64": 1e-12}
+ROWS = {"sparse_gradients": True, "max_updates": 4, "evaluate_updates": 1, "vocabulary": 400}
+SPARSE = [
+    {**ROWS, "parallelism": "single", "folder": "sparse"},
+    {**ROWS, "parallelism": "ddp", "folder": "sparse-ddp"},
+    {**ROWS, "parallelism": "ddp", "accumulation": 2, "precision": "bf16", "folder": "rounded"},
+    {**ROWS, "parallelism": "fsdp", "folder": "refused"},
+]
 PLUGIN = '''
 from search_spaces.knobs.parallelism import StrategyNeeds
 from workers.parallel.strategies.ddp import DDP
@@ -122,13 +129,14 @@ def two_ranks(tmp_path_factory):
     ]
     turns.append({**given, "max_updates": 2 * len(relay), "folder": "whole"})
     folder = tmp_path_factory.mktemp("two")
-    results = run_all(folder, [*({**COMMON, **trial} for trial in trials), *turns], 2)
-    return folder, trials, results[: len(trials)], results[len(trials) :]
+    results = run_all(folder, [*({**COMMON, **trial} for trial in trials), *turns, *SPARSE], 2)
+    rest = results[len(trials) :]
+    return folder, trials, results[: len(trials)], rest[: len(turns)], rest[len(turns) :]
 
 
 def test_losses_and_weights_are_those_of_single(two_ranks, alone):
     """In fp64, which has no visible rounding, the curves are equal to the last digits."""
-    folder, trials, results, _ = two_ranks
+    folder, trials, results, *_ = two_ranks
     check_all(alone, folder, trials, results)
 
 
@@ -140,6 +148,17 @@ def test_a_run_continues_under_any_other_strategy(two_ranks):
     joined = {step: loss for result in turns for step, loss in result["train_loss"].items()}
     assert joined == pytest.approx(whole["train_loss"], rel=1e-5)
     assert len(joined) == 2 * len(turns)
+
+
+def test_two_ranks_update_the_embeddings_that_one_does(two_ranks):
+    folder, *_, (alone, ranks, rounded, refused) = two_ranks
+    assert ranks["failure"] is None, ranks
+    assert ranks["loss"] == pytest.approx(alone["loss"], rel=1e-5)
+    assert rounded["loss"] == pytest.approx(alone["loss"], rel=2e-2)
+    assert "parallelism single or ddp; got adamw and fsdp" in refused["message"]
+    first, second = (checkpoint.load(folder / name).model for name in ("sparse", "sparse-ddp"))
+    name = "embedding.weight"
+    torch.testing.assert_close(second[name], first[name], rtol=1e-4, atol=1e-6)
 
 
 def test_on_four_ranks_too(tmp_path, alone):

@@ -95,8 +95,6 @@ class TensorParallel(Strategy):
             "row": RowwiseParallel(),
             "vocabulary": RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate()),
         }
-        if kind not in styles:
-            raise UsageError(f"a module is planned as {', '.join(styles)}, got {kind!r}")
         return styles[kind]
 
     def mean_over(self) -> int:
