@@ -299,8 +299,7 @@ def _cut(
 
 
 def _drop(parameter: Tensor) -> None:
-    """Drop a gradient once it is complete, as if it were reduced into a shard."""
-    parameter.grad = None
+    parameter.grad = None  # once it is complete, as if it were reduced into a shard
 
 
 def gathered_bytes(module: nn.Module, layers: tuple[str, ...], values: Mapping[str, Any]) -> int:

@@ -26,7 +26,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs.parallelism import PARALLELISM
-from search_spaces.knobs.table import ACCUMULATION, PRECISION, THREADS
+from search_spaces.knobs.table import ACCUMULATION, PRECISION
 from search_spaces.plugins import nearest
 from workers.context import Context
 from workers.device.precision import HALF, Precision
@@ -60,15 +60,15 @@ def prepare(context: Context, objects: Sequence[Any], options: Mapping[str, Any]
     kinds = [next((n for n, kind in KINDS.items() if isinstance(one, kind)), "") for one in objects]
     given = dict(zip(kinds, objects, strict=True))
     if "model" not in given or "" in given or len(given) < len(objects):
-        got = ", ".join(type(one).__name__ for one in objects)
         raise UsageError(
             "trial.prepare takes a model, and one each of an optimizer, a scheduler and a loader "
-            f"of batches, got {got or 'nothing'}"
+            f"of batches, got {', '.join(type(one).__name__ for one in objects) or 'nothing'}"
         )
     model = given["model"]
     values = _values(context, options, model, has_loader="loader" in given)
-    lists, sequences = (tuple(_blocks(model, kind)) for kind in (nn.ModuleList, nn.Sequential))
-    plan = ParallelPlan(lists or sequences)
+    plan = ParallelPlan(
+        tuple(_blocks(model, nn.ModuleList)) or tuple(_blocks(model, nn.Sequential))
+    )
     context.loop = loop = PreparedLoop(context, values, plan)
     if "loader" in given:
         loop.kept["loader"] = given["loader"] = PreparedLoader(loop, given["loader"])
@@ -125,7 +125,7 @@ def _values(
 
 
 def _blocks(model: nn.Module, kind: type[nn.Module], prefix: str = "") -> Iterator[str]:
-    """The names of the members of the outermost modules of a kind."""
+    # The members of the outermost modules of a kind.
     for name, child in model.named_children():
         if isinstance(model, kind):
             yield f"{prefix}{name}"
@@ -169,8 +169,7 @@ class PreparedLoop:
         self.kept: dict[str, Any] = {"scaler": self.scaler}
         self.accumulation = int(ACCUMULATION.value(values))
         self._stack = ExitStack()
-        present = {THREADS.name: torch.get_num_threads(), **values}
-        self._stack.enter_context(switches(present, 1, self.device))
+        self._stack.enter_context(switches(values, torch.get_num_threads(), self.device))
         if context.world_size > 1 and not dist.is_initialized():
             connect(context.rank, context.world_size, context.rendezvous, self.device)
         kind: Any = STRATEGIES.get(PARALLELISM.value(values))
@@ -183,7 +182,7 @@ class PreparedLoop:
         self._reported = (0, 0)  # their update and step
 
     def __reduce__(self) -> Any:
-        """A copy of the prepared model is a plain one."""
+        # A copy of the prepared model is a plain one.
         return SimpleNamespace, (), {"done": 0, "parts": 1}
 
     def take_model(self, model: Any) -> None:
@@ -408,13 +407,11 @@ def _widened(tensor: Tensor) -> Tensor:
 
 
 def _clear(loop: PreparedLoop, clear: Callable[..., None], set_to_none: bool = True) -> None:
-    """Clear the gradients, unless they wait for further parts of their update."""
-    if not 0 < loop.done < loop.parts:
+    if not 0 < loop.done < loop.parts:  # else they wait for further parts of their update
         clear(set_to_none)
 
 
 def _in_state(change: Any, model: nn.Module, state: dict[str, Any], *_: Any) -> None:
-    """Change each parameter in a state of the model."""
     held = dict(model.named_parameters(remove_duplicate=False))
     state |= {n: change(state[n], held[n], n) for n in state.keys() & held.keys()}
 
@@ -523,8 +520,10 @@ def num_rows(batch: Any, divided: int, *, first: bool) -> int:
     sizes: list[Any] = sorted({len(one) for one in tensors})
     sizes += [type(one).__name__ for one in leaves if not isinstance(one, Tensor)]
     if len(sizes) != 1 or not tensors or (first and sizes[0] < divided):
-        got = ", ".join(map(str, sizes))
-        raise UsageError(f"a batch to divide into {divided} parts has as many rows, got {got}")
+        raise UsageError(
+            f"a batch to divide into {divided} parts has as many rows, "
+            f"got {', '.join(map(str, sizes))}"
+        )
     mine = [(tuple(one.shape), float(one.double().sum())) for one in tensors]
     if first and mine != value_of_rank_0(mine):
         raise UsageError(
@@ -572,6 +571,6 @@ def weight_of(loss: Tensor) -> float | Tensor | None:
 
 
 def _is_number(tensor: Tensor) -> bool:
-    """Whether it was a plain number of Python, which torch marks as such."""
+    # Of Python, which torch marks as such.
     narrow = torch.float16 if tensor.is_floating_point() else torch.int8
     return torch.result_type(tensor, torch.ones((), dtype=narrow)) != tensor.dtype

@@ -121,7 +121,7 @@ class Strategy(ABC):
         return dict(self.plain.named_parameters())
 
     def _held(self) -> Tensors:
-        """This rank's parameters, and the buffers that a checkpoint keeps."""
+        # With the buffers that a checkpoint keeps.
         kept = nn.Module.state_dict(self.plain).keys()
         buffers = {name: one for name, one in self.plain.named_buffers() if name in kept}
         return {**self.parameters(), **buffers}

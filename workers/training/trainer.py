@@ -223,7 +223,7 @@ class Trainer:
         return orders
 
     def _losses(self, *, newest: bool = False) -> list[float]:
-        """This rank's shares of the mean losses that were not counted yet."""
+        # This rank's shares of the mean losses that were not counted yet.
         numbers = self.numbers.take(newest=newest)
         self.skipped += sum(not finite for _, finite in numbers)
         return [share for share, _ in numbers]
@@ -364,7 +364,6 @@ class Trainer:
             self.precision.scaler.load(progress["scaler"])
 
     def _state_bytes(self, parameter: torch.Tensor) -> int:
-        """Bytes of the optimizer state of a parameter on this rank."""
         values = self.optimizer.state.get(parameter, {}).values()
         return sum(nbytes(value) for value in values if isinstance(value, torch.Tensor))
 

@@ -62,6 +62,5 @@ class FSDP(Strategy):
         self.plain = self.model = model
 
     def synchronised(self, last: bool) -> AbstractContextManager[Any]:
-        """Gradients stay whole on each rank until the last microbatch."""
         cast(FSDPModule, self.model).set_requires_gradient_sync(last)
         return nullcontext()

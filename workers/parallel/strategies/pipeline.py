@@ -119,7 +119,6 @@ class Pipeline(Strategy):
                 compile_module(stage.body, mode)
 
     def gradients(self, share: BatchShare, precision: Precision) -> Tensor:
-        """Run the schedule over this replica's rows."""
         total = torch.zeros((), device=self.device)
         for stage in self.stages.values():
             stage.factor = precision.scale / share.weight if share.real else 0.0
@@ -178,11 +177,9 @@ class Pipeline(Strategy):
         return kind(given, count, loss_fn=lambda output, target: output, scale_grads=False)
 
     def copies(self, name: str, parameter: nn.Parameter) -> int:
-        """The ranks of a pipeline that hold the parameter, times the replicas."""
         return self.holders[name] * self.mesh.data
 
     def sends(self, name: str) -> bool:
-        """The stages of the first replica send what they hold."""
         return self.mesh.coordinate("data") == 0
 
 

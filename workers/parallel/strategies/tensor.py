@@ -43,7 +43,6 @@ class TensorParallel(Strategy):
 
     @classmethod
     def imitate(cls, model: nn.Module, plan: ParallelPlan, mesh: Mesh) -> int:
-        """Narrow each planned matrix; see `Strategy`."""
         planned: set[int] = set()
         for name, kind in planned_modules(model, plan).items():
             module = model.get_submodule(name)
@@ -98,8 +97,7 @@ class TensorParallel(Strategy):
         return styles[kind]
 
     def mean_over(self) -> int:
-        """1: gradients of data-parallel replicas are summed."""
-        return 1
+        return 1  # gradients of data-parallel replicas are summed
 
     def finish_gradients(self) -> None:
         """Reduce the partial sums that DTensor left, and sum over data-parallel replicas."""
@@ -110,13 +108,11 @@ class TensorParallel(Strategy):
         self.sum_over_replicas(self.axes["data"].get_group())
 
     def gather(self, tensor: Tensor, name: str) -> Tensor:
-        """The whole, with its rows in their canonical order."""
         whole = super().gather(tensor, name)
         count = self.groups.get(name)
         return regrouped(whole, self.mesh.tensor, count) if count and whole.ndim else whole
 
     def scatter(self, whole: Tensor, like: Tensor, name: str) -> Tensor:
-        """This rank's rows of each matrix."""
         count = self.groups.get(name)
         ordered = regrouped(whole, count, self.mesh.tensor) if count else whole
         return super().scatter(ordered, like, name)
@@ -150,5 +146,5 @@ def regrouped(tensor: Tensor, outer: int, inner: int) -> Tensor:
 
 
 def _own(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
-    """A copy: a model may change an output in place, which torch forbids for views of a DTensor."""
+    # A model may change an output in place, which torch forbids for views of a DTensor.
     return output.clone()
