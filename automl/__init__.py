@@ -7,7 +7,7 @@ from .errors import AutomlError, TrialFailure, UsageError
 
 if TYPE_CHECKING:
     from search_spaces import Choice, Float, Int, Space
-    from workers.own_loop.knobs import knobs
+    from workers.own_loop import knobs
     from workers.protocol import Metric
 
     from .optimizer import Optimizer
@@ -44,7 +44,7 @@ _LAZY = {
     "Optimizer": "automl.optimizer",
     "Result": "automl.result",
     "Space": "search_spaces",
-    "knobs": "workers.own_loop.knobs",
+    "knobs": "workers.own_loop",
     "load": "automl.sweeps",
     "simulate": "automl.sweeps",
     "sweep": "automl.sweeps",

@@ -18,7 +18,7 @@ from .parallel import num_ranks
 from .protocol import Assignment, Ending, Outcome, Report, StopRequest
 from .run import run
 from .runtime.processes import run_gang
-from .training.settings import trainer_options
+from .training import trainer_options
 from .workloads import WORKLOADS
 
 _STATUS = {

@@ -4,7 +4,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -69,7 +69,7 @@ class Context(Suggesting):
         self.stop: StopRequest | None = None  # the request that ends this attempt
         self.checkpointed: Callable[[], None] = lambda: None  # call it after each checkpoint
         self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
-        self.loop: Any = None  # workers.own_loop.loop.PreparedLoop, once `prepare` was called
+        self.loop: Any = None  # workers.own_loop.prepare.PreparedLoop, once `prepare` was called
         self.preparing: Any = None  # workers.own_loop.prepare.prepare, while `workers.run` runs
         self.loop_state: Any = None  # what `restore` has read of it
         a = self.assignment
@@ -131,7 +131,7 @@ class Context(Suggesting):
             _ = self.resumed  # asked before this attempt writes files
             if self.loop is not None:
                 whole = dict(state) if isinstance(state, Mapping) else {_ALONE: state}
-                state = {**whole, _LOOP: self.loop.to_save()}
+                state = {**whole, _LOOP: self.loop.state_dict()}
             save_state(self.files / CHECKPOINTS, state)
             self.checkpointed()
 
@@ -155,17 +155,11 @@ class Context(Suggesting):
             self.loop_state = state.pop(_LOOP)
             state = state.get(_ALONE, state)
             if self.loop is not None:
-                self.loop.go_on(self.loop_state)
+                self.loop.load_state_dict(self.loop_state)
         self.barrier()  # no rank saves another before all have read this one
         return state
 
-    def prepare(
-        self,
-        *objects: Any,
-        blocks: Sequence[str] = (),
-        tensor_plan: Mapping[str, str] | None = None,
-        **options: Any,
-    ) -> Any:
+    def prepare(self, *objects: Any, **options: Any) -> Any:
         """Let a training loop of PyTorch train under the trial's settings.
 
         The parameters that are knobs (`automl.knobs`) act: precision, compile, recomputation,
@@ -189,10 +183,6 @@ class Context(Suggesting):
         Args:
             objects: a model, an optimizer, a scheduler and a loader (any iterable of batches, whose
                 tensors have their rows in dim 0), in any order. Any may be left out.
-            blocks: names of the model's repeated modules (`"h.*"`); by default the members of its
-                module lists. `fsdp` and recomputation need them.
-            tensor_plan: for `tensor`: names of modules, with `*`, to "column", "row" or
-                "vocabulary"; see `workers.workload.ParallelPlan`.
             options: settings that are not tuned, such as `clip_norm=1.0` or `accumulation=2`. With
                 `local_batch_norm=True` batch norms may see the rows of a microbatch alone.
 
@@ -202,7 +192,7 @@ class Context(Suggesting):
         Raises:
             UsageError: a setting cannot act on this model, optimizer or loader.
         """
-        return self.preparing(self, objects, blocks, tensor_plan, options)
+        return self.preparing(self, objects, options)
 
     def backward(self, loss: Any, weight: Any = None) -> None:
         """Add the gradients of a microbatch's loss, a scalar; call it after `prepare`.
@@ -229,9 +219,7 @@ class Context(Suggesting):
         Raises:
             RuntimeError: a rank has ended instead.
         """
-        if self.loop is not None:
-            self.loop.barrier()
-        elif self.world_size > 1:
+        if self.world_size > 1:
             self._meeting.barrier()
 
     @contextmanager

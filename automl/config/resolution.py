@@ -20,8 +20,8 @@ from search_spaces.knobs import KNOBS
 from search_spaces.knobs.base import ON_REQUEST, DroppedValue
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
 from search_spaces.plugins import nearest
-from workers.own_loop.knobs import resolved
-from workers.training.settings import trainer_options
+from workers.own_loop import resolved
+from workers.training import trainer_options
 from workers.workload import Trainable, Workload
 
 from .entries import ENTRY_RULE, KEYS, build

@@ -53,7 +53,7 @@ from search_spaces.change import changes, joined
 from search_spaces.learned import Asks, explains, is_same, learned, parameter_of, same_kind
 from search_spaces.plain import ambiguous, read_space
 from workers.artifacts import NONE, SweepArtifacts, check_writable
-from workers.own_loop.knobs import mentions
+from workers.own_loop import mentions
 from workers.protocol import Asked, Metric
 
 from .journal import Journal

@@ -156,7 +156,7 @@ class MemoryGuard:
     def _start(self) -> subprocess.Popen[str]:
         spec = self._spec
         self._process = process = subprocess.Popen(
-            [sys.executable, "-m", "workers.memory.server"],
+            [sys.executable, "-c", "from workers.memory import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -78,7 +78,7 @@ def _fixed(spec: SweepSpec, updates: int) -> Mapping[str, Any]:
         raise UsageError(
             f"the workload {spec.workload} has a trainer of its own, which does not report {SPEED}"
         )
-    from workers.training.settings import SPEED_WINDOWS
+    from workers.training import SPEED_WINDOWS
 
     never = dict.fromkeys(NEVER)
     window = max(1, round(updates / SPEED_WINDOWS))

@@ -7,7 +7,7 @@
 Of the configurations with an estimate above 200 MB, nine in ten must be within 20% of the measured
 peak, and the rank correlation must be at least 0.95.
 
-The constants of workers/memory/estimate.py were fitted to translation on one rank without
+The constants of workers/memory/__init__.py were fitted to translation on one rank without
 accumulation. All other rows are a test of them.
 """
 
@@ -91,7 +91,7 @@ Row = dict[str, Any]
 
 def one(name: str, params: Mapping[str, Any]) -> Row:
     """Estimate in a new process, then measure each rank in a new process."""
-    from workers.memory.estimate import estimate
+    from workers.memory import estimate
     from workers.parallel import num_ranks
     from workers.protocol import Assignment
     from workers.workloads import WORKLOADS

@@ -11,13 +11,6 @@ from toy import Model
 
 from workers.context import Context
 
-PLAN = {
-    "layers.*.attention.query": "column",
-    "layers.*.attention.key_value": "column:2",
-    "layers.*.attention.output": "row",
-    "layers.*.inner": "column",
-    "layers.*.outer": "row",
-}
 WORDS = 16
 
 
@@ -84,10 +77,7 @@ def own_loop(trial: Context) -> None:
     updates, kind = trial.params["updates"], trial.params["kind"]
     until = trial.params.get("until", updates)
     model, optimizer, batches, loss_of = made(kind)
-    plan = PLAN if trial.params.get("parallelism") == "tensor" else None
-    model, optimizer, loader = trial.prepare(
-        model, optimizer, batches(updates), tensor_plan=plan, clip_norm=trial.params.get("clip", 0)
-    )
+    model, optimizer, loader = trial.prepare(model, optimizer, batches(updates))
     if trial.assignment.resume:  # the earlier attempt of this gang has just ended
         state = trial.restore()
         model.load_state_dict(state["model"])

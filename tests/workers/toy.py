@@ -13,7 +13,7 @@ from workers.context import Context
 from workers.device.precision import wide
 from workers.parallel.mesh import balanced
 from workers.protocol import Metric
-from workers.training.settings import TRAINING_METRICS
+from workers.training import TRAINING_METRICS
 from workers.workload import ParallelPlan
 from workers.workloads._declarative_workload import TrainedWorkload
 

@@ -47,14 +47,6 @@ def save_state(checkpoints: Folder, state: Any) -> None:
         draft.file(_TREE).write_text(tree)
 
 
-def savable(state: Any) -> bool:
-    """Whether `save_state` can write a state."""
-    with suppress(UsageError, RecursionError):
-        _packed(state, "", {})
-        return True
-    return False
-
-
 def restore_state(checkpoints: Folder, damaged: list[str]) -> Any:
     """The newest state whose hashes are right; tensors are on the CPU. None if there is none.
 

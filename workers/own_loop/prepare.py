@@ -1,74 +1,77 @@
-"""`trial.prepare`: the model, optimizer, scheduler and loader of a user's own training loop.
+"""`trial.prepare`: a training loop of the user's own under a trial's settings.
 
-The objects stay those of the user, of their classes, with all their attributes, methods and hooks.
-Methods of the model that take tensors compute in the trial's number format; `step` and `zero_grad`
-of the optimizer, and `step` of the scheduler, act once an update.
+Model, optimizer, scheduler and loader stay those of the user, of their classes, with all their
+attributes, methods and hooks. Methods of the model that take tensors compute in the trial's number
+format; `step` and `zero_grad` of the optimizer, and `step` of the scheduler, act once an update.
+
+The loop computes the same under every setting. The loader's batches are global: each rank computes
+its rows of a batch, in as many parts as `accumulation` says, and each part counts by its items.
 """
 
-import fnmatch
+import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial, wraps
-from itertools import chain, pairwise
-from types import FunctionType, MethodType
+from itertools import chain, islice, pairwise
+from types import FunctionType, MethodType, SimpleNamespace
 from typing import Any, Final
 
+import numpy as np
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.fsdp import register_fsdp_forward_method
 from torch.distributed.utils import _apply_to_tensors
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
-from torch.utils._pytree import tree_flatten, tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs.parallelism import PARALLELISM
-from search_spaces.knobs.table import ACCUMULATION
+from search_spaces.knobs.table import ACCUMULATION, PRECISION
 from search_spaces.plugins import nearest
 from workers.context import Context
-from workers.device.precision import HALF
+from workers.device.precision import HALF, Precision
+from workers.functions.numbers import numbers_of
 from workers.parallel import STRATEGIES
-from workers.parallel.transfers import from_rank_0
-from workers.ranks import value_of_rank_0
-from workers.training.setup import arrange
+from workers.parallel.base import Strategy
+from workers.parallel.mesh import Mesh, from_rank_0, local
+from workers.ranks import connect, disconnect, side_group, value_of_rank_0
+from workers.training.setup import arrange, switches
 from workers.workload import ParallelPlan
 
-from .knobs import LOCAL_BATCH_NORM, PREPARED
-from .loop import PreparedLoop
+from . import CLIP_NORM, LOCAL_BATCH_NORM, PREPARED
 
 KINDS: Final[dict[str, Any]] = {
     "model": nn.Module,
-    "optimizer": Optimizer,
-    "scheduler": LRScheduler,
+    "optimizer": torch.optim.Optimizer,
+    "scheduler": torch.optim.lr_scheduler.LRScheduler,
     "loader": Iterable,
 }
 _END: Final = object()
+_SUM: Final = 2  # torch's number of this reduction
+_SELECTED: Final = ("Index", "MaskedSelect")  # nodes of `losses[mask]`
+# Nodes that a term of a loss passes on its way to the sum of all terms.
+_PASSED: Final = ("Add", "Sub", "Mul", "Div", "Neg", "ToCopy", "View", "Squeeze", "Unsqueeze")
 
 
-def prepare(
-    context: Context,
-    objects: Sequence[Any],
-    blocks: Sequence[str] = (),
-    tensor_plan: Mapping[str, str] | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> Any:
+def prepare(context: Context, objects: Sequence[Any], options: Mapping[str, Any]) -> Any:
     """See `Context.prepare`."""
     if context.loop is not None:
         raise UsageError("trial.prepare is called once: give it model, optimizer and loader")
     kinds = [next((n for n, kind in KINDS.items() if isinstance(one, kind)), "") for one in objects]
     given = dict(zip(kinds, objects, strict=True))
     if "model" not in given or "" in given or len(given) < len(objects):
-        got = ", ".join(type(one).__name__ for one in objects)
         raise UsageError(
             "trial.prepare takes a model, and one each of an optimizer, a scheduler and a loader "
-            f"of batches, got {got or 'nothing'}"
+            f"of batches, got {', '.join(type(one).__name__ for one in objects) or 'nothing'}"
         )
     model = given["model"]
-    values = _values(context, options or {})
-    plan = plan_of(model, blocks, tensor_plan or {})
-    _check(model, "loader" in given, values, context.world_size)
+    values = _values(context, options, model, has_loader="loader" in given)
+    plan = ParallelPlan(
+        tuple(_blocks(model, nn.ModuleList)) or tuple(_blocks(model, nn.Sequential))
+    )
     context.loop = loop = PreparedLoop(context, values, plan)
     if "loader" in given:
-        loop.loader = given["loader"] = PreparedLoader(loop, given["loader"])
+        loop.kept["loader"] = given["loader"] = PreparedLoader(loop, given["loader"])
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     # A strategy of parts moves the model from the CPU to the device by itself, part by part.
     model.to(loop.device if loop.strategy.replicated else torch.device("cpu"))
@@ -77,115 +80,326 @@ def prepare(
             held.data.copy_(from_rank_0(held.detach().cpu()))
     arrange(model, plan, values)
     loop.strategy.wrap_own(model)
-    prepare_model(model, loop)
+    loop.take_model(model)
     if "optimizer" in given:
-        prepare_optimizer(given["optimizer"], loop, names)
+        loop.take_optimizer(given["optimizer"], names)
     if "scheduler" in given:
-        prepare_scheduler(given["scheduler"], loop)
+        loop.take_scheduler(given["scheduler"])
     if context.world_size > 1:  # so that rows of different ranks get different dropout
-        torch.manual_seed(context.seed + context.rank // loop.strategy.mesh.tensor)
+        torch.manual_seed(context.seed + context.rank)
     if context.loop_state is not None:  # `restore` was called before
-        loop.go_on(context.loop_state)
+        loop.load_state_dict(context.loop_state)
     results = tuple(given[kind] for kind in kinds)
     return results[0] if len(results) == 1 else results
 
 
-def _values(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
+def _values(
+    context: Context, given: Mapping[str, Any], model: nn.Module, *, has_loader: bool
+) -> dict[str, Any]:
     """The options of the loop: the trial's parameters before those that the call gives.
 
     Raises:
-        UsageError: an option is unknown.
+        UsageError: an option is unknown, or cannot act on this model or without a loader.
     """
-    default = "ddp" if context.world_size > 1 else PARALLELISM.unset
+    ranks = context.world_size
+    default = "ddp" if ranks > 1 else PARALLELISM.unset
     strategy = context.params.get("parallelism", given.get("parallelism", default))
-    known = {option.name: option for option in (*PREPARED, *STRATEGIES.get(strategy).options)}
-    for name in given.keys() - known.keys():
-        raise UsageError(f"trial.prepare has no option {name!r}: {nearest(name, list(known))}")
-    values = {**given, **{k: v for k, v in context.params.items() if k in known}}
-    return {**values, PARALLELISM.name: strategy}
-
-
-def plan_of(
-    model: nn.Module, blocks: Sequence[str], tensor_plan: Mapping[str, str]
-) -> ParallelPlan:
-    """The plan of a model: its blocks, as they are named or found, and its tensor plan.
-
-    Found are the members of the outermost module lists.
-
-    Raises:
-        UsageError: `blocks` names no module.
-    """
-    named = dict(model.named_modules())
-    patterns = [blocks] if isinstance(blocks, str) else blocks
-    layers = [name for pattern in patterns for name in fnmatch.filter(named, pattern)]
-    if blocks and not layers:
-        known = ", ".join(name for name, _ in model.named_children())
-        raise UsageError(f"blocks={blocks!r} names no module of the model, which has {known}")
-    return ParallelPlan(tuple(layers or _found(model)), dict(tensor_plan))
-
-
-def _found(model: nn.Module, prefix: str = "") -> Iterator[str]:
-    for name, child in model.named_children():
-        if isinstance(child, nn.ModuleList):
-            yield from (f"{prefix}{name}.{index}" for index, _ in child.named_children())
-        else:
-            yield from _found(child, f"{prefix}{name}.")
-
-
-def _check(model: nn.Module, has_loader: bool, values: Mapping[str, Any], ranks: int) -> None:
-    """Raise UsageError if these settings cannot act on what is given; the message is a sentence."""
-    strategy = PARALLELISM.value(values)
-    parts = ACCUMULATION.value(values)
     kind = STRATEGIES.get(strategy)
-    if kind.apart:
+    if kind.apart or "tensor" in kind.needs.plan:
         raise UsageError(f"parallelism {strategy} is for workloads alone: choose single, ddp, fsdp")
+    known = [option.name for option in (*PREPARED, *kind.options)]
+    for name in given.keys() - known:
+        raise UsageError(f"trial.prepare has no option {name!r}: {nearest(name, known)}")
+    values = {**given, **context.params, PARALLELISM.name: strategy}
+    parts = ACCUMULATION.value(values)
     if parts > 1 and not has_loader:
         raise UsageError(f"accumulation {parts} divides the batches of a loader: prepare it too")
-    splits = parts > 1 or (ranks > 1 and "tensor" not in kind.needs.plan)
     normed = [n for n, m in model.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
-    if splits and normed and not LOCAL_BATCH_NORM.value(values):
+    if parts * ranks > 1 and normed and not LOCAL_BATCH_NORM.value(values):
         raise UsageError(
             f"{normed[0]} normalises over the rows of a batch, so {strategy} on {ranks} ranks with "
             f"accumulation {parts} would compute something else; if that is fine, say "
             "trial.prepare(..., local_batch_norm=True)"
         )
+    return {name: values[name] for name in values.keys() & known}
 
 
-def prepare_model(model: nn.Module, loop: PreparedLoop) -> None:
-    """Let the methods of the model compute under the loop; `module` is the model, as DDP calls it.
+def _blocks(model: nn.Module, kind: type[nn.Module], prefix: str = "") -> Iterator[str]:
+    # The members of the outermost modules of a kind.
+    for name, child in model.named_children():
+        if isinstance(model, kind):
+            yield f"{prefix}{name}"
+        else:
+            yield from _blocks(child, kind, f"{prefix}{name}.")
 
-    If ranks hold parts of the model, every rank calls `state_dict` and `load_state_dict`, with
-    whole tensors on the CPU.
+
+class PreparedLoop:
+    """One rank's part in a training loop of the user's own, and where in an update it is.
+
+    Args:
+        context: of the trial.
+        values: of the options that are set.
+        plan: of the model.
+
+    Attributes:
+        divided: whether a batch is computed in parts, by this rank or by several.
+        begun, microbatches: updates and their parts that the loader has given so far.
+        part: the present microbatch of the `parts` of its update, on this rank; `done` of them had
+            their backward pass.
+        rows: of the present global batch; weight: of the present microbatch, the part of the rows
+            that it has, or its tokens by `rows`; total: the sum of the weights of this update.
+        skipped: whether fp16 has skipped the last update.
+        since: updates since the last step of the scheduler, with those that were skipped.
+        kept: what else has a state that a resumed loop needs.
     """
-    held: Any = model  # methods of an object take the place of those of its class
-    held.zero_grad = partial(_clear, loop, model.zero_grad)
-    if not hasattr(model, "module"):
-        model.__dict__["module"] = model
-    if not loop.strategy.replicated:
-        held.register_state_dict_post_hook(partial(_in_state, loop.gathered))
-        held.register_load_state_dict_pre_hook(partial(_in_state, loop.scattered))
-    elif loop.precision.name not in HALF:
-        return
-    own = [vars(base) for base in type(model).__mro__ if not base.__module__.startswith("torch.")]
-    methods = {name for body in own for name, f in body.items() if isinstance(f, FunctionType)}
-    for name in methods.difference(vars(nn.Module)):
-        register_fsdp_forward_method(model, name)  # only if it is sharded by torch's FSDP
-    for name in {"forward", *methods.difference(vars(nn.Module))}:
-        setattr(model, name, partial(_computed, loop, getattr(model, name)))
+
+    begun = microbatches = part = done = since = 0
+    parts = rows = 1
+    weight: float | Tensor = 1.0
+    total: float | Tensor = 0.0
+    skipped = False
+    agreed = staticmethod(value_of_rank_0)  # a request to stop
+
+    def __init__(self, context: Context, values: Mapping[str, Any], plan: ParallelPlan) -> None:
+        self.context = context
+        self.values = values
+        self.device = torch.device(context.device)
+        self.precision = Precision(PRECISION.value(values), self.device)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision.name == "fp16")
+        self.kept: dict[str, Any] = {"scaler": self.scaler}
+        self.accumulation = int(ACCUMULATION.value(values))
+        self._stack = ExitStack()
+        self._stack.enter_context(switches(values, torch.get_num_threads(), self.device))
+        if context.world_size > 1 and not dist.is_initialized():
+            connect(context.rank, context.world_size, context.rendezvous, self.device)
+        kind: Any = STRATEGIES.get(PARALLELISM.value(values))
+        mesh = Mesh(context.rank, context.world_size, **kind.degrees(context.world_size, values))
+        source = SimpleNamespace(plan=lambda model: plan)  # what a strategy asks of a workload
+        self.strategy: Strategy = kind(mesh, source, self.device, values)
+        self.divided = self.accumulation * context.world_size > 1
+        self.optimizer: Any = SimpleNamespace(updates=0)  # until there is one
+        self._reports: list[tuple[str, float, float]] = []  # of an update: name, number, weight
+        self._reported = (0, 0)  # their update and step
+
+    def __reduce__(self) -> Any:
+        # A copy of the prepared model is a plain one.
+        return SimpleNamespace, (), {"done": 0, "parts": 1}
+
+    def take_model(self, model: Any) -> None:
+        """Let the methods of the model compute here; `module` is the model, as DDP calls it.
+
+        If ranks hold parts of the model, every rank calls `state_dict` and `load_state_dict`, with
+        whole tensors on the CPU.
+        """
+        # Methods of an object take the place of those of its class.
+        model.zero_grad = partial(_clear, self, model.zero_grad)
+        if not hasattr(model, "module"):
+            model.__dict__["module"] = model
+        own = [
+            vars(kind) for kind in type(model).__mro__ if not kind.__module__.startswith("torch.")
+        ]
+        methods = {name for body in own for name, f in body.items() if isinstance(f, FunctionType)}
+        methods -= vars(nn.Module).keys()
+        if not self.strategy.replicated:
+            model.register_state_dict_post_hook(partial(_in_state, self._gathered))
+            model.register_load_state_dict_pre_hook(partial(_in_state, self.strategy.scatter))
+            for name in methods:
+                register_fsdp_forward_method(model, name)
+        for name in {"forward", *methods} if self.precision.name in HALF else ():
+            setattr(model, name, partial(_computed, self.precision, getattr(model, name)))
+
+    def take_optimizer(self, optimizer: Any, names: Mapping[int, str]) -> None:
+        """Let the optimizer update this rank's parameters; `updates` is how many there were.
+
+        If ranks hold parts of the model, every rank calls `state_dict` and `load_state_dict`. The
+        state is that of torch, with whole tensors, so it fits any strategy, and one of plain torch
+        loads.
+
+        Args:
+            optimizer: changed in place.
+            names: of the parameters that the model had, by their identities.
+
+        Raises:
+            UsageError: there are several ranks, and it has other parameters or a state.
+        """
+        own = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        if self.context.world_size > 1 and (optimizer.state or not names.keys() >= own):
+            raise UsageError(
+                "with several ranks an optimizer has parameters of the model only, and is prepared "
+                "before its first step and before its state is restored"
+            )
+        held = self.strategy.parameters()
+        for group in optimizer.param_groups:
+            group["params"] = [held.get(names.get(id(p), ""), p) for p in group["params"]]
+        plain_step = optimizer.step
+
+        @wraps(plain_step)  # with the marks of schedulers
+        def step(optimizer: Any) -> Any:
+            return self.step(plain_step)
+
+        self.optimizer = optimizer
+        optimizer.step = MethodType(step, optimizer)
+        optimizer.updates = 0
+        optimizer.zero_grad = partial(_clear, self, optimizer.zero_grad)
+        if not self.strategy.replicated:
+            known = {id(parameter): name for name, parameter in held.items()}
+            optimizer.register_state_dict_post_hook(partial(_changed, self._gathered, known))
+            optimizer.register_load_state_dict_pre_hook(
+                partial(_changed, self.strategy.scatter, known)
+            )
+
+    def take_scheduler(self, scheduler: Any) -> None:
+        """Let `step` act once an update, and at the end of an epoch.
+
+        An update that fp16 has skipped is no step of a scheduler that steps after each update.
+        """
+        kind = type(scheduler)
+
+        def step(scheduler: Any, *arguments: Any, **named: Any) -> None:
+            if not 0 < self.done < self.parts:
+                if self.since != 1 or not self.skipped:
+                    kind.step(scheduler, *arguments, **named)
+                self.since = 0
+
+        scheduler.__class__ = type(kind.__name__, (kind,), {"step": step})
+        self.kept["scheduler"] = scheduler
+
+    def backward(self, loss: Tensor, weight: float | Tensor | None = None) -> None:
+        """See `Context.backward`."""
+        if self.divided:
+            if self.done != self.part:
+                raise UsageError(
+                    "a batch is computed in parts, each of which has one backward pass before the "
+                    "loader gives the next: do not make a list of the prepared loader, fetch no "
+                    "batch ahead, and add the losses of a part up"
+                )
+            items = weight_of(loss) if weight is None else weight
+            if items is not None:
+                self.weight = items / self.rows if self.weight else 0.0
+            counted = torch.as_tensor(self.weight, dtype=torch.float32, device=loss.device)
+            self.total = self.total + counted
+            # The mean over no items is no number.
+            loss = torch.where(counted > 0, loss, torch.zeros_like(loss)) * counted
+        self.done = self.part + 1
+        with self.strategy.synchronised(self.done == self.parts):
+            scaled: Any = self.strategy.joined(self.scaler.scale(loss)) * self.strategy.mean_over()
+            scaled.backward()
+
+    def step(self, update: Callable[[], Any]) -> Any:
+        """Update the weights by the step of the optimizer, after the last part of an update."""
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        trained = [parameter for parameter in parameters if parameter.grad is not None]
+        if trained and not self.done:
+            raise UsageError(
+                "the gradients are not those of the present batch: after trial.prepare, call "
+                "trial.backward(loss), which knows of precision, accumulation and ranks, in place "
+                "of loss.backward(), and step before the next batch"
+            )
+        if 0 < self.done < self.parts:
+            return None
+        result = self._scaled(update, trained) if trained else update()
+        self.done = 0
+        self.since += 1
+        self.optimizer.updates += not self.skipped
+        return result
+
+    def _scaled(self, update: Callable[[], Any], parameters: list[Any]) -> Any:
+        """Unscale, weigh and clip the gradients, and step unless fp16 has overflowed."""
+        self.strategy.finish_gradients()
+        # What the scaler needs of an optimizer; it must not call the step that calls it.
+        plain: Any = SimpleNamespace(param_groups=self.optimizer.param_groups, step=update)
+        self.scaler.unscale_(plain)
+        if isinstance(self.total, Tensor):
+            if self.context.world_size > 1:
+                dist.all_reduce(self.total)
+            torch._foreach_mul_([local(one.grad) for one in parameters], 1.0 / self.total)
+            self.total = 0.0
+        if clip := float(CLIP_NORM.value(self.values) or 0.0):
+            factor = (clip / (self.strategy.grad_norm() + 1e-6)).clamp(max=1.0)
+            self.strategy.scale_gradients(factor)
+        before = self.scaler.get_scale()
+        result = self.scaler.step(plain)
+        self.scaler.update()
+        self.skipped = self.scaler.get_scale() < before
+        if self.skipped:
+            details = self.context.details
+            details["skipped_updates"] = details.get("skipped_updates", 0) + 1
+        return result
+
+    def _gathered(self, part: Tensor, like: Tensor, name: str) -> Tensor:
+        return self.strategy.gather(part.detach(), name).cpu()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What `trial.save` keeps of the loop itself: orders, random numbers, the schedule."""
+        return {
+            "python": random.getstate(),
+            "numpy": np.random.get_state(),
+            "torch": torch.get_rng_state(),
+            "cuda": torch.cuda.get_rng_state_all() if self.device.type == "cuda" else [],
+            "counts": [self.optimizer.updates, self.begun, self.microbatches],
+            **{name: one.state_dict() for name, one in self.kept.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The inverse of `state_dict`; ranks with other rows draw numbers of their own."""
+        random.setstate(state["python"])
+        np.random.set_state(state["numpy"])
+        self.optimizer.updates, self.begun, self.microbatches = state["counts"]
+        torch.set_rng_state(state["torch"])
+        torch.cuda.set_rng_state_all(state["cuda"])
+        if self.context.rank:
+            torch.manual_seed(hash((self.context.seed, self.context.rank, self.microbatches)))
+        for name, one in self.kept.items():
+            one.load_state_dict(state[name])
+
+    def report(self, step: int, metrics: Mapping[str, Any]) -> bool:
+        """See `Context.report`: the mean over the microbatches of an update, and over ranks.
+
+        A step that counts microbatches from 0 or from 1 becomes the number of the update, so steps
+        of trials with different accumulation compare.
+        """
+        if not self.divided:
+            return self.context.emit(step, metrics)
+        if self._reports and self._reported[0] != self.begun:
+            self._send()
+        weight = float(self.weight) or 1e-300  # an empty share counts only if there is no other
+        self._reports += [(name, one, weight) for name, one in numbers_of(metrics).items()]
+        if self.accumulation > 1 and step - self.microbatches in (-1, 0):
+            step += self.begun - self.microbatches
+        self._reported = (self.begun, int(step))
+        return self._send() if self.part + 1 == self.parts else self.context.stop is None
+
+    def _send(self) -> bool:
+        mine, self._reports = self._reports, []
+        everywhere = [mine] * self.context.world_size
+        if self.context.world_size > 1:
+            dist.all_gather_object(everywhere, mine, group=side_group())
+        rows = [*chain(*everywhere)]
+        means = {
+            name: np.average(
+                [number for other, number, _ in rows if other == name],
+                weights=[weight for other, _, weight in rows if other == name],
+            )
+            for name in dict.fromkeys(name for name, *_ in rows)
+        }
+        return self.context.emit(self._reported[1], means)
+
+    def close(self, *, failed: bool) -> None:
+        """The loop has ended: send what waits, and put the process's switches back."""
+        if not failed and self._reports:
+            self._send()
+        self._stack.close()
+        if self.context.world_size > 1:
+            disconnect(failed=failed)
 
 
-def _computed(loop: PreparedLoop, method: Callable[..., Any], *inputs: Any, **named: Any) -> Any:
-    """Call a method of the model; outputs in half precision become fp32."""
-    leaves, _ = tree_flatten((inputs, named))
-    if loop.inside or not any(isinstance(leaf, Tensor) for leaf in leaves):
-        return method(*inputs, **named)
-    loop.inside = True
-    try:
-        with loop.precision.autocast():
-            output = method(*inputs, **named)
-    finally:
-        loop.inside = False
-    return _apply_to_tensors(_widened, output) if loop.precision.name in HALF else output
+def _computed(precision: Precision, method: Any, *inputs: Any, **named: Any) -> Any:
+    """Call a method of the model; the outermost returns half precision as fp32."""
+    inside = torch.is_autocast_enabled(precision.device.type)
+    takes = any(isinstance(leaf, Tensor) for leaf in tree_leaves((inputs, named)))
+    with precision.autocast():
+        output = method(*inputs, **named)
+    return _apply_to_tensors(_widened, output) if takes and not inside else output
 
 
 def _widened(tensor: Tensor) -> Tensor:
@@ -193,57 +407,17 @@ def _widened(tensor: Tensor) -> Tensor:
 
 
 def _clear(loop: PreparedLoop, clear: Callable[..., None], set_to_none: bool = True) -> None:
-    """Clear the gradients, unless they wait for the update."""
-    if not loop.between:
+    if not 0 < loop.done < loop.parts:  # else they wait for further parts of their update
         clear(set_to_none)
 
 
 def _in_state(change: Any, model: nn.Module, state: dict[str, Any], *_: Any) -> None:
-    """Change each parameter in a state of the model."""
     held = dict(model.named_parameters(remove_duplicate=False))
     state |= {n: change(state[n], held[n], n) for n in state.keys() & held.keys()}
 
 
-def prepare_optimizer(optimizer: Any, loop: PreparedLoop, names: Mapping[int, str]) -> None:
-    """Let the optimizer update this rank's parameters; `step` and `zero_grad` act once an update.
-
-    If ranks hold parts of the model, every rank calls `state_dict` and `load_state_dict`. The state
-    is that of torch, with whole tensors, so it fits any strategy, and one of plain torch loads.
-
-    Args:
-        optimizer: changed in place; `updates` is how many there were.
-        names: of the parameters that the model had, by their identities.
-
-    Raises:
-        UsageError: there are several ranks, and it has other parameters or a state.
-    """
-    own = [id(p) for group in optimizer.param_groups for p in group["params"]]
-    if loop.context.world_size > 1 and (optimizer.state or not names.keys() >= set(own)):
-        raise UsageError(
-            "with several ranks an optimizer has parameters of the model only, and is prepared "
-            "before its first step and before its state is restored"
-        )
-    held = loop.strategy.parameters()
-    for group in optimizer.param_groups:
-        group["params"] = [held.get(names.get(id(p), ""), p) for p in group["params"]]
-    plain_step = optimizer.step
-
-    @wraps(plain_step)  # with the marks of schedulers
-    def step(self: Any) -> Any:
-        return loop.step(plain_step)
-
-    loop.optimizer = optimizer
-    optimizer.step = MethodType(step, optimizer)
-    optimizer.updates = 0
-    optimizer.zero_grad = partial(_clear, loop, optimizer.zero_grad)
-    if not loop.strategy.replicated:
-        known = {id(parameter): name for name, parameter in held.items()}
-        optimizer.register_state_dict_post_hook(partial(_changed, loop.gathered, known))
-        optimizer.register_load_state_dict_pre_hook(partial(_changed, loop.scattered, known))
-
-
 def _changed(
-    change: Any, names: Mapping[int, str], optimizer: Optimizer, state: Mapping[str, Any]
+    change: Any, names: Mapping[int, str], optimizer: Any, state: Mapping[str, Any]
 ) -> dict[str, Any]:
     """A state of torch, in which each tensor is changed, given its parameter and the name."""
     parameters = chain(*(group["params"] for group in optimizer.param_groups))
@@ -258,44 +432,23 @@ def _changed(
     return {**state, "state": changed}
 
 
-def prepare_scheduler(scheduler: LRScheduler, loop: PreparedLoop) -> None:
-    """Let `step` act once an update, and at the end of an epoch.
-
-    An update that fp16 has skipped is no step of a scheduler that steps after each update.
-    """
-    kind: Any = type(scheduler)
-
-    def step(self: Any, *arguments: Any, **named: Any) -> None:
-        if not loop.between:
-            alone = loop.attempted - loop.scheduled == 1
-            loop.scheduled = loop.attempted
-            if not (alone and loop.skipped):
-                kind.step(self, *arguments, **named)
-
-    scheduler.__class__ = type(kind.__name__, (kind,), {"step": step})
-    loop.scheduler = scheduler
-
-
 class PreparedLoader:
     """The microbatches of this rank, from a loader of global batches, on the trial's device.
 
     The loader draws from a random state of torch of its own, the same on every rank: its batches
-    depend neither on the strategy, nor on what the model draws.
-
-    Attributes:
-        order: what an attempt needs to give the same batches, from the next epoch on, or in this
-            one; an epoch that was broken off counts as not ended.
+    depend neither on the strategy, nor on what the model draws. Its state is of the beginning of
+    an epoch that has not ended.
     """
 
     def __init__(self, loop: PreparedLoop, loader: Any) -> None:
         self._loop = loop
         self._loader = loader
-        batches = getattr(loader, "batch_sampler", None)
-        drawing = (loader, getattr(loader, "sampler", None), getattr(batches, "sampler", None))
-        found = (getattr(part, "generator", None) for part in (*drawing, batches))
+        samplers = [getattr(loader, name, None) for name in ("sampler", "batch_sampler")]
+        drawing = (loader, *samplers, getattr(samplers[1], "sampler", None))
+        found = (getattr(one, "generator", None) for one in drawing)
         self._generators = [one for one in found if isinstance(one, torch.Generator)]
         self._state = torch.get_rng_state()
-        self.order = self._order()
+        self._order = self._states()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
@@ -303,38 +456,42 @@ class PreparedLoader:
     def __len__(self) -> int:
         return len(self._loader) * self._loop.accumulation
 
-    def _order(self) -> dict[str, Any]:
-        others = [generator.get_state() for generator in self._generators]
-        return {"torch": self._state, "generators": others}
+    def _states(self) -> list[Tensor]:
+        return [self._state, *(generator.get_state() for generator in self._generators)]
 
-    def go_on(self, order: Mapping[str, Any]) -> None:
-        """Give the batches that another attempt would have given by its `order`."""
-        self._state = order["torch"]
-        for generator, state in zip(self._generators, order["generators"], strict=False):
-            generator.set_state(state)
-        self.order = self._order()
+    def state_dict(self) -> dict[str, Any]:
+        """What another attempt needs to give the batches that this one would give."""
+        return {"order": self._order}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The inverse of `state_dict`."""
+        self._state, *others = self._order = state["order"]
+        for generator, one in zip(self._generators, others, strict=False):
+            generator.set_state(one)
 
     def __iter__(self) -> Iterator[Any]:
-        loop = self._loop
-        strategy = loop.strategy
-        self.order = self._order()
+        loop, rank, ranks = self._loop, self._loop.context.rank, self._loop.context.world_size
+        self._order = self._states()
         batches = self._drawn(iter, self._loader)
         while (batch := self._drawn(next, batches, _END)) is not _END:
             if isinstance(batch, Mapping) and not isinstance(batch, dict):
                 batch = dict(batch)  # such as the batches of transformers
-            divided = strategy.batch_degree * loop.accumulation
-            rows = num_rows(batch, divided, first=not loop.begun)
-            parts = max(1, min(loop.accumulation, rows // strategy.batch_degree))
-            bounds = [rows * strategy.batch_rank // strategy.batch_degree]
-            mine = rows * (strategy.batch_rank + 1) // strategy.batch_degree - bounds[0]
-            bounds += [bounds[0] + mine * part // parts for part in range(1, parts + 1)]
+            loop.rows = rows = num_rows(batch, ranks * loop.accumulation, first=not loop.begun)
+            loop.begun += 1
+            loop.parts = max(1, min(loop.accumulation, rows // ranks))
+            if loop.divided:  # an update that the loop has left out is forgotten
+                loop.done, loop.total = 0, 0.0
+            first, end = (rows * one // ranks for one in (rank, rank + 1))
+            bounds = [first + (end - first) * one // loop.parts for one in range(loop.parts + 1)]
             for part, (begin, end) in enumerate(pairwise(bounds)):
-                loop.begin(part, parts, rows, end - begin)
+                loop.part, loop.weight = part, (end - begin) / rows
+                loop.microbatches += 1
                 # A part without rows has one that does not count.
                 cut = slice(begin, end) if end > begin else slice(1)
                 yield tree_map_only(Tensor, partial(_rows, cut, loop), batch)
-        self.order = self._order()
-        loop.part = -1  # there is none to train
+        self._order = self._states()
+        if loop.divided:  # there is none to train
+            loop.part, loop.parts = -1, 0
 
     def _drawn(self, draw: Callable[..., Any], *arguments: Any) -> Any:
         with torch.random.fork_rng(devices=[]):
@@ -358,17 +515,62 @@ def num_rows(batch: Any, divided: int, *, first: bool) -> int:
     """
     if divided == 1:
         return 1
-    leaves = [one for one in tree_flatten(batch)[0] if not isinstance(one, int | float | None)]
+    leaves = [one for one in tree_leaves(batch) if not isinstance(one, int | float | None)]
     tensors = [one for one in leaves if isinstance(one, Tensor) and one.ndim]
-    others = [type(one).__name__ for one in leaves if not isinstance(one, Tensor)]
-    sizes = {len(one) for one in tensors}
-    if len(sizes) != 1 or others or (first and max(sizes) < divided):
-        got = ", ".join(map(str, [*others, *sorted(sizes)]))
-        raise UsageError(f"a batch to divide into {divided} parts has as many rows, got {got}")
+    sizes: list[Any] = sorted({len(one) for one in tensors})
+    sizes += [type(one).__name__ for one in leaves if not isinstance(one, Tensor)]
+    if len(sizes) != 1 or not tensors or (first and sizes[0] < divided):
+        raise UsageError(
+            f"a batch to divide into {divided} parts has as many rows, "
+            f"got {', '.join(map(str, sizes))}"
+        )
     mine = [(tuple(one.shape), float(one.double().sum())) for one in tensors]
     if first and mine != value_of_rank_0(mine):
         raise UsageError(
             "the loader of each rank must give the same global batches, which trial.prepare "
             "shares out: seed it by trial.seed, and leave out any split by rank"
         )
-    return max(sizes)
+    return int(sizes[0])
+
+
+def weight_of(loss: Tensor) -> float | Tensor | None:
+    """By what a loss counts beside those of other parts; None if it is by the rows of the part.
+
+    A mean over tokens that are not padding counts by its tokens. torch keeps their number for the
+    backward pass, so it is read from the graph that autograd has recorded.
+
+    Raises:
+        UsageError: the loss is a sum, or has a term that is a mean over fewer items than it looks.
+    """
+    nodes: list[Any] = [loss.grad_fn] if loss.grad_fn else []
+    terms: list[tuple[Any, float | None]] = []  # items of each, and how many there seem to be
+    for node in islice(nodes, 32):  # nodes are added; a sum of thousands ends somewhere
+        name, before = node.name(), [one for one, _ in node.next_functions if one is not None]
+        count = node._saved_other if name == "DivBackward0" else None
+        if count is not None and not count.requires_grad and not _is_number(count):
+            terms.append((count.detach(), -1.0 if before[0].name().startswith("Sum") else 0.0))
+        elif name.startswith(_PASSED):
+            nodes += before
+        elif name.startswith("Sum") or getattr(node, "_saved_reduction", None) == _SUM:
+            terms.append((0.0, 0.0))
+        elif name.startswith("NllLoss"):
+            terms.append((node._saved_total_weight, node._saved_target.numel()))
+        elif name.startswith("Mean") and before[0].name().startswith(_SELECTED):
+            terms.append((float(node._saved_self_sym_numel), -1.0))
+        else:
+            terms.append((None, None))
+    alone = len(terms) == 1
+    others = (float(items) != seen for items, seen in terms if items is not None)
+    if terms[0][1] == 0.0 if alone else any(others):
+        raise UsageError(
+            "the loss is a sum, or it has a term that is a mean over fewer items than rows, such "
+            "as tokens that are not padding: divide it by the number of its items, and say "
+            "trial.backward(loss, weight=tokens)"
+        )
+    return terms[0][0] if alone else None
+
+
+def _is_number(tensor: Tensor) -> bool:
+    # Of Python, which torch marks as such.
+    narrow = torch.float16 if tensor.is_floating_point() else torch.int8
+    return torch.result_type(tensor, torch.ones((), dtype=narrow)) != tensor.dtype

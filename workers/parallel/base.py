@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import distribute_tensor
+from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
 from search_spaces.errors import UsageError
@@ -26,8 +26,7 @@ from workers.device.peak_memory import Contributions
 from workers.device.precision import Precision, wide
 from workers.workload import ParallelPlan, Trainable
 
-from .mesh import Mesh
-from .transfers import Tensors, collected, is_sharded, local, sent, sum_over
+from .mesh import Mesh, Tensors, collected, local, sent, sum_over
 
 
 class Strategy(ABC):
@@ -122,7 +121,7 @@ class Strategy(ABC):
         return dict(self.plain.named_parameters())
 
     def _held(self) -> Tensors:
-        """This rank's parameters, and the buffers that a checkpoint keeps."""
+        # With the buffers that a checkpoint keeps.
         kept = nn.Module.state_dict(self.plain).keys()
         buffers = {name: one for name, one in self.plain.named_buffers() if name in kept}
         return {**self.parameters(), **buffers}
@@ -171,7 +170,7 @@ class Strategy(ABC):
         if self.replicated:
             return 1
         copies = self.mesh.world_size // self.mesh.pipeline
-        if is_sharded(parameter):
+        if isinstance(parameter, DTensor):
             axes = zip(parameter.device_mesh.shape, parameter.placements, strict=True)
             copies //= math.prod(size for size, placed in axes if placed.is_shard())
         return copies
@@ -198,10 +197,12 @@ class Strategy(ABC):
         """
         held: dict[tuple[str, str], Tensor] = {("", n): one for n, one in self._held().items()}
         entries = optimizer.state if optimizer else {}
-        for name, parameter in self.parameters().items():
-            for kind, value in sorted(entries.get(parameter, {}).items()):
-                if isinstance(value, (Tensor, int)):
-                    held[kind, name] = torch.as_tensor(value)
+        held |= {
+            (kind, name): torch.as_tensor(value)
+            for name, parameter in self.parameters().items()
+            for kind, value in sorted(entries.get(parameter, {}).items())
+            if isinstance(value, (Tensor, int))
+        }
         mine = {}
         for (kind, name), tensor in held.items():
             whole = self.gather(tensor.detach(), name)
@@ -255,11 +256,13 @@ class Strategy(ABC):
 
     def gather(self, tensor: Tensor, name: str) -> Tensor:
         """The whole of a parameter (or a tensor of its shape) from this rank's part."""
-        return tensor.full_tensor() if is_sharded(tensor) else tensor
+        return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
     def scatter(self, whole: Tensor, like: Tensor, name: str) -> Tensor:
         """This rank's part of a whole parameter (or a tensor of its shape), placed as `like`."""
-        if not is_sharded(like):
+        if whole.shape != like.shape:  # a count of steps; a weight of another shape torch refuses
+            return whole
+        if not isinstance(like, DTensor):
             return whole.to(like.device, like.dtype, copy=True)
         moved = whole.to(like.device, like.dtype)
         return distribute_tensor(moved, like.device_mesh, like.placements, src_data_rank=None)

@@ -1,15 +1,32 @@
-"""The grid that the ranks of a trial form, its axes, and stages of balanced cost."""
+"""The grid that the ranks of a trial form, stages of balanced cost, and tensors from rank to rank.
+
+`torch.distributed.checkpoint` does not take all tensors. To load, its `set_state_dict` sends the
+optimizer state of parameters that rank 0 holds, and no rank holds all under a pipeline or an
+embedding server. It makes the state by a step with zero gradients, which SparseAdam refuses. It
+unpickles what it reads from files. So `Strategy.gather` makes each tensor whole, and
+`Strategy.scatter` takes a rank's part of it.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
 
 import torch
+import torch.distributed as dist
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import DTensor
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs import Option
+from workers.ranks import side_group, value_of_rank_0
 
+Tensors = dict[str, Tensor]
+Key = TypeVar("Key")
+_utils: Any = torch._utils  # is not typed
+_BUCKET_BYTES = 25 * 2**20  # as in torch's DistributedDataParallel
 AXES = ("data", "shard", "pipeline", "tensor")
 BACKEND = Option(
     "backend", "backend of torch.distributed; by default gloo on CPUs, nccl on GPUs", ""
@@ -18,7 +35,7 @@ BACKEND = Option(
 
 @dataclass(frozen=True)
 class Mesh:
-    """Degrees of each kind of parallelism; their product is the world size.
+    """Degrees of each kind of parallelism, see `Strategy.degrees`; their product is the world size.
 
     The last axis varies fastest.
 
@@ -29,9 +46,6 @@ class Mesh:
         pipeline: stages of the layers.
         tensor: ranks that share each matrix product.
         rank, world_size: of this process.
-
-    Raises:
-        UsageError: a degree is below 1, or the product is not the world size.
     """
 
     rank: int = 0
@@ -40,17 +54,6 @@ class Mesh:
     shard: int = 1
     pipeline: int = 1
     tensor: int = 1
-
-    def __post_init__(self) -> None:
-        degrees = {axis: getattr(self, axis) for axis in AXES}
-        text = " x ".join(f"{axis} {degree}" for axis, degree in degrees.items())
-        if min(degrees.values()) < 1:
-            raise UsageError(f"every degree of a mesh is at least 1, got {text}")
-        if math.prod(degrees.values()) != self.world_size:
-            raise UsageError(
-                f"the degrees of a mesh multiply to the number of ranks, "
-                f"got {text} for {self.world_size} ranks"
-            )
 
     def coordinate(self, axis: str) -> int:
         """This rank's place on an axis."""
@@ -75,19 +78,66 @@ def balanced(costs: Sequence[float], num_stages: int) -> list[range]:
     """
     if not 1 <= num_stages <= len(costs):
         raise UsageError(f"{len(costs)} layers cannot be cut into {num_stages} stages")
-    # best[k, n]: (largest cost, first layer of the last part) of the first n layers in k parts
-    best = {(1, n): (sum(costs[:n]), 0) for n in range(1, len(costs) + 1)}
-    for parts in range(2, num_stages + 1):
-        for n in range(parts, len(costs) + 1):
-            cuts = (
-                (max(best[parts - 1, cut][0], sum(costs[cut:n])), cut)
-                for cut in range(parts - 1, n)
-            )
-            best[parts, n] = min(cuts)
-    stages: list[range] = []
-    end = len(costs)
-    for parts in range(num_stages, 0, -1):
-        begin = best[parts, end][1]
-        stages.insert(0, range(begin, end))
-        end = begin
-    return stages
+
+    @cache
+    def best(end: int, parts: int) -> tuple[float, list[range]]:
+        """The largest cost of the first `end` layers in so many parts, and the parts."""
+        if parts == 1:
+            return sum(costs[:end]), [range(end)]
+        found = [(best(cut, parts - 1), cut) for cut in range(parts - 1, end)]
+        cost, cut, before = min(
+            ((max(c, sum(costs[i:end])), i, b) for (c, b), i in found), key=lambda one: one[:2]
+        )
+        return cost, [*before, range(cut, end)]
+
+    return best(len(costs), num_stages)[1]
+
+
+def collected(mine: Mapping[Key, Tensor]) -> dict[Key, Tensor]:
+    """The tensors of all ranks by name, on rank 0; empty on other ranks."""
+    everyone: list[Any] | None = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
+    dist.gather_object(mine, everyone, dst=0, group=side_group())
+    return {name: tensor for found in everyone or () for name, tensor in found.items()}
+
+
+def sent(mine: Mapping[Key, Tensor]) -> Iterator[tuple[Key, Tensor]]:
+    """The tensors of rank 0 by name, on the CPU; each rank holds one of them at a time.
+
+    All ranks take part until the end. What ranks other than 0 pass is ignored.
+    """
+    receives = dist.is_initialized() and dist.get_rank() > 0
+    for name, shape, dtype in value_of_rank_0([(n, t.shape, t.dtype) for n, t in mine.items()]):
+        whole = torch.empty(shape, dtype=dtype) if receives else mine[name].cpu()
+        yield name, from_rank_0(whole)
+
+
+def from_rank_0(tensor: Tensor) -> Tensor:
+    """The tensor of rank 0 with this shape; other ranks' is overwritten. It lies on the CPU."""
+    if not dist.is_initialized():
+        return tensor
+    tensor = tensor.contiguous()
+    # Bytes, because gloo does not know every number format.
+    dist.broadcast(tensor.detach().view(-1).view(torch.uint8), src=0, group=side_group())
+    return tensor
+
+
+def local(tensor: Tensor) -> Tensor:
+    """The part of a tensor that lies on this rank, sharing its memory; of a sparse one its rows."""
+    if isinstance(tensor, DTensor):
+        return tensor.to_local()
+    return tensor._values() if tensor.is_sparse else tensor
+
+
+def contiguous(model: nn.Module) -> None:
+    """Lay whole parameters out contiguously: sharding and pipelining take no channels_last."""
+    for parameter in model.parameters():
+        if not isinstance(parameter, DTensor):
+            parameter.data = parameter.data.contiguous()
+
+
+def sum_over(group: dist.ProcessGroup, tensors: Sequence[Tensor]) -> None:
+    """Sum each tensor over the ranks of a group in place, in few calls: each has a latency."""
+    for bucket in _utils._take_tensors(tensors, _BUCKET_BYTES):
+        joined = _utils._flatten_dense_tensors(bucket)
+        dist.all_reduce(joined, group=group)
+        torch._foreach_copy_(bucket, _utils._unflatten_dense_tensors(joined, bucket))

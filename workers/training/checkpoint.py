@@ -103,16 +103,13 @@ def load(folder: Path, damaged: list[str] | None = None) -> Checkpoint | None:
     return None
 
 
-def writes_beside(device: torch.device) -> bool:
-    """Whether checkpoints are written while the training goes on.
+def writes_beside(device: torch.device, checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint is written while the training goes on.
 
-    Beside a GPU main memory and cores are free. On CPUs the copy would count as the trial's memory.
+    Beside a GPU cores are free, and main memory if it holds a copy of the tensors twice. On CPUs
+    the copy would count as the trial's memory.
     """
-    return device.type == "cuda"
-
-
-def has_room(checkpoint: Checkpoint) -> bool:
-    """Whether this machine's memory holds a copy of the tensors twice."""
     held = sum(tensor.nbytes for tensors in checkpoint.flat() for tensor in tensors.values())
     own = memory_limit() - psutil.Process().memory_info().rss  # in a container less is free
-    return min(psutil.virtual_memory().available, own) > 2 * held
+    room = min(psutil.virtual_memory().available, own)
+    return device.type == "cuda" and room > 2 * held

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from search_spaces.errors import UsageError
@@ -17,9 +18,8 @@ from search_spaces.knobs.parallelism import PARALLELISM
 from search_spaces.knobs.table import SPARSE_GRADIENTS
 from workers.device.precision import Precision
 from workers.parallel.base import Strategy
-from workers.parallel.transfers import is_sharded
 
-from .settings import OPTIMIZER_OPTIONS
+from . import OPTIMIZER_OPTIONS
 
 
 class OptimizerParts(Optimizer):
@@ -64,22 +64,19 @@ def build_optimizer(
     if SPARSE_GRADIENTS.value(options):
         rows = [parameters[f"{name}.weight"] for name in embeddings]
         strategy = PARALLELISM.value(options)
-        on_gpu = strategy == "ddp" and any(row.is_cuda for row in rows)
-        if on_gpu and "nccl" in dist.get_backend_config():
-            raise UsageError(
-                "sparse_gradients needs parallelism single: NCCL sums no sparse tensors"
-            )
-        if name == "sgd" or strategy not in ("single", "ddp"):
+        ranks_on_gpus = strategy == "ddp" and any(row.is_cuda for row in rows)
+        nccl = ranks_on_gpus and "nccl" in dist.get_backend_config()
+        if name == "sgd" or strategy not in ("single", "ddp") or nccl:
             raise UsageError(
                 "sparse_gradients needs optimizer adam or adamw, and parallelism single or ddp; "
-                f"got {name} and {strategy}"
+                f"got {name} and {strategy}{', and NCCL sums no sparse tensors' if nccl else ''}"
             )
     decay = float(settings["weight_decay"])
     # By (has weight decay, is sharded): one kernel does not take plain and sharded tensors.
     by_kind: dict[tuple[bool, bool], list[nn.Parameter]] = {}
     for parameter in parameters.values():
         if parameter.requires_grad and all(parameter is not row for row in rows):
-            alike = by_kind.setdefault((parameter.ndim > 1, is_sharded(parameter)), [])
+            alike = by_kind.setdefault((parameter.ndim > 1, isinstance(parameter, DTensor)), [])
             alike.append(parameter)
     groups = [
         {"params": found, "weight_decay": decay if decays else 0.0}

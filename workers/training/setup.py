@@ -36,8 +36,8 @@ from workers.device.precision import compile_module, matmul_precision, weights_i
 from workers.workload import ParallelPlan, Trainable
 
 NEEDS_BLOCKS = (
-    "needs the blocks of the model, and it has no module list: name them, as in "
-    "trial.prepare(..., blocks=['encoder.*']), or in the plan of a workload"
+    "needs the blocks of the model: the members of a torch.nn.ModuleList or Sequential, or those "
+    "that the plan of a workload names"
 )
 _MATRIX_PRODUCTS = frozenset(
     {
@@ -71,8 +71,10 @@ def switches(
     allocate_by(*((1 << 17, 1 << 18) if COMPACT_MEMORY.value(values) else (32 << 20, 1 << 30)))
     try:
         with ExitStack() as stack:
-            stack.enter_context(matmul_precision(precision, MATMUL_PRECISION.value(values), device))
-            stack.enter_context(weights_in(precision))
+            if {PRECISION.name, MATMUL_PRECISION.name} & values.keys():  # else the process's own
+                wanted = MATMUL_PRECISION.value(values)
+                stack.enter_context(matmul_precision(precision, wanted, device))
+                stack.enter_context(weights_in(precision))
             for name in KNOBS.names():
                 stack.enter_context(KNOBS.get(name)().applied(values))
             yield

@@ -38,21 +38,17 @@ from workers.device.peak_memory import PeakMemory, nbytes, trim
 from workers.device.precision import Precision, profiling
 from workers.parallel import STRATEGIES
 from workers.parallel.base import Strategy
-from workers.parallel.mesh import BACKEND, Mesh
-from workers.parallel.transfers import sent
+from workers.parallel.mesh import BACKEND, Mesh, sent
 from workers.protocol import StopRequest
 from workers.ranks import connect, disconnect, side_group, value_of_rank_0
 from workers.workload import SharedEvaluation, Trainable
 
-from . import checkpoint
+from . import SPEED_WINDOWS, Settings, checkpoint, options
 from .optimizers import ClippedStep, DeferredNumbers, build_optimizer
-from .settings import SPEED_WINDOWS, Settings, options
 from .setup import build_model, compiles_by_shape, switches
 
 Item = tuple[tuple[int, int], BatchShare]  # the epoch, the index in it, and what a rank computes
 _TRIM_UPDATES = 16
-_POLL_SECONDS = 0.2
-_REQUESTS = tuple(StopRequest)
 
 
 def train(workload: Trainable, context: Context) -> dict[str, float]:
@@ -110,23 +106,6 @@ class Window:
         }
 
 
-@dataclass(frozen=True)
-class Orders:
-    """What to do before the next update.
-
-    Args:
-        stop: ends the attempt, with a checkpoint.
-        finish: a limit is reached: the attempt is complete.
-        out_of_memory: a rank has exceeded its limit.
-    """
-
-    stop: StopRequest | None = None
-    finish: bool = False
-    evaluate: bool = False
-    save: bool = False
-    out_of_memory: bool = False
-
-
 class Trainer:
     """One rank's part in the training of one trial."""
 
@@ -146,13 +125,13 @@ class Trainer:
         self.strategy.wrap(model)
         self.optimizer = build_optimizer(self.strategy.parameters(), values, embeddings)
         self.writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
-        self.writing: Future[None] | None = None
+        self.writing: Future[None] = Future()  # of the last checkpoint
+        self.writing.set_result(None)
         self.step = ClippedStep(self.strategy, self.optimizer, self.precision, settings.clip_norm)
         self.numbers = DeferredNumbers()
         self.before = self.seconds = context.assignment.previous_seconds  # of training
         self.position = (0, 0)
-        self.updates = 0
-        self.skipped = 0
+        self.updates = self.skipped = 0
         self.counted = 0  # the updates whose losses the ranks have summed
         self.metrics: dict[str, float] = {}
         self.window = Window(self.seconds)
@@ -180,18 +159,19 @@ class Trainer:
                 with self._clock():
                     item = item or next(ready, None)
                     orders = self._orders(exhausted=item is None)
-                if orders.stop:
-                    self.context.accept_stop(orders.stop)
+                if stop := next((one for one in StopRequest if one in orders), None):
+                    self.context.accept_stop(stop)
                     self._save(wait=False)
                     return self.metrics
-                if orders.evaluate or orders.finish:
+                finish = "finish" in orders
+                if finish or "evaluate" in orders:
                     self._report()
-                if orders.save or orders.finish:
-                    self._save(beside=not orders.finish)
-                if orders.finish:
+                if finish or "save" in orders:
+                    self._save(beside=not finish)
+                if finish:
                     return self.metrics
                 # After an evaluation, agree once more: a request to stop may have ended it early.
-                if item and not orders.evaluate:
+                if item and "evaluate" not in orders:
                     with self._clock():
                         self._update(*item)
                     trace_step()
@@ -205,31 +185,45 @@ class Trainer:
         yield
         self.seconds += time.perf_counter() - begun
 
-    def _orders(self, *, exhausted: bool) -> Orders:
-        """What all ranks do next; an update if it is nothing else."""
+    def _orders(self, *, exhausted: bool) -> set[str]:
+        """What all ranks do before the next update: the same, by one small all-reduce on the CPU.
+
+        Rank 0 decides, but any rank can stop the attempt or report that it is out of memory.
+
+        Returns:
+            A request to stop, "finish" if a limit is reached, "evaluate", "save"; empty for none.
+        """
         settings, seconds = self.settings, self.seconds
         limits = (settings.train_seconds, self.context.assignment.limits.train_seconds)
         full = settings.max_updates is not None and self.updates >= settings.max_updates
-        own = Orders(
-            stop=self.context.stop_requested(),
-            finish=exhausted or full or any(x is not None and seconds >= x for x in limits),
-            evaluate=_over(seconds - self.window.begun, settings.evaluate_seconds)
-            or _over(self.window.updates, settings.evaluate_updates),
-            save=_over(seconds - self.saved[0], settings.checkpoint_seconds)
-            or _over(self.updates - self.saved[1], settings.checkpoint_updates),
-            out_of_memory=self.context.memory_exceeded(),
-        )
-        orders, losses = agreed(own, self._losses())
-        self._count(losses)
-        if orders.out_of_memory:
+        asked, leads = self.context.stop_requested(), self.context.rank == 0
+        own: dict[str, bool] = {
+            **{request: asked is request for request in StopRequest},
+            "finish": leads and (exhausted or full or any(_over(seconds, x) for x in limits)),
+            "evaluate": leads
+            and (
+                _over(seconds - self.window.begun, settings.evaluate_seconds)
+                or _over(self.window.updates, settings.evaluate_updates)
+            ),
+            "save": leads
+            and (
+                _over(seconds - self.saved[0], settings.checkpoint_seconds)
+                or _over(self.updates - self.saved[1], settings.checkpoint_updates)
+            ),
+            "out_of_memory": self.context.memory_exceeded(),
+        }
+        found = summed([*map(float, own.values()), *self._losses()])
+        orders = {name for name, count in zip(own, found, strict=False) if count}
+        self._count(found[len(own) :])
+        if "out_of_memory" in orders:
             limit = self.context.assignment.limits.memory_bytes
             raise TrialFailure("out_of_memory", f"a rank used more than its limit of {limit} bytes")
-        if orders != Orders():  # reports and checkpoints take in the newest update
+        if orders:  # reports and checkpoints take in the newest update
             self._count(summed(self._losses(newest=True)))
         return orders
 
     def _losses(self, *, newest: bool = False) -> list[float]:
-        """This rank's shares of the mean losses that were not counted yet."""
+        # This rank's shares of the mean losses that were not counted yet.
         numbers = self.numbers.take(newest=newest)
         self.skipped += sum(not finite for _, finite in numbers)
         return [share for share, _ in numbers]
@@ -316,7 +310,7 @@ class Trainer:
             wait: until it is on disk.
             beside: whether a thread writes it while the training goes on, if there is room.
         """
-        self._finish_writing()
+        self.writing.result()  # an error of the one before is raised here
         self.optimizer.zero_grad(set_to_none=True)
         self.saved = (self.seconds, self.updates)
         state = self.strategy.state(self.optimizer)
@@ -336,7 +330,7 @@ class Trainer:
             "params": dict(self.context.params),
         }
         whole = checkpoint.Checkpoint(found.pop(""), found, progress)
-        if beside and checkpoint.writes_beside(self.device) and checkpoint.has_room(whole):
+        if beside and checkpoint.writes_beside(self.device, whole):
             self.writing = self.writer.submit(self._write, self.updates, deepcopy(whole), wait)
         else:
             self._write(self.updates, whole, wait)
@@ -344,12 +338,6 @@ class Trainer:
     def _write(self, update: int, whole: checkpoint.Checkpoint, wait: bool) -> None:
         checkpoint.save(self.context.folder, update, whole, wait=wait)
         self.context.checkpointed()
-
-    def _finish_writing(self) -> None:
-        """Wait for the checkpoint that is being written; OSError if it could not be."""
-        writing, self.writing = self.writing, None
-        if writing is not None:
-            writing.result()
 
     def _restore(self) -> None:
         """Go on from the newest sound checkpoint."""
@@ -376,7 +364,6 @@ class Trainer:
             self.precision.scaler.load(progress["scaler"])
 
     def _state_bytes(self, parameter: torch.Tensor) -> int:
-        """Bytes of the optimizer state of a parameter on this rank."""
         values = self.optimizer.state.get(parameter, {}).values()
         return sum(nbytes(value) for value in values if isinstance(value, torch.Tensor))
 
@@ -388,8 +375,7 @@ class Trainer:
             "parameters": sum(map(nbytes, parameters.values())),
             "optimizer": sum(map(self._state_bytes, parameters.values())),
         }
-        with suppress(Exception):  # a training that ends in order has waited before
-            self._finish_writing()
+        self.writer.shutdown()  # a training that ends in order has seen its errors before
         if recorded := self.strategy.contributions:
             table = recorded.table(parameters, self._state_bytes)
             self.context.details["memory_by_module_bytes"] = table
@@ -398,27 +384,6 @@ class Trainer:
 
 def _over(number: float, limit: float | None) -> bool:
     return limit is not None and number >= limit
-
-
-def agreed(own: Orders, losses: Sequence[float]) -> tuple[Orders, list[float]]:
-    """The same orders on every rank, by one small all-reduce on the CPU, so that none acts alone.
-
-    Rank 0 decides, but any rank can stop the attempt or report that it is out of memory.
-
-    Args:
-        own: the orders that this rank would follow alone.
-        losses: this rank's shares of the mean losses of updates, as many on every rank.
-
-    Returns:
-        The orders, and the mean losses over all ranks.
-    """
-    decides = not dist.is_initialized() or dist.get_rank() == 0
-    stops = [own.stop is request for request in _REQUESTS]
-    flags = [decides and own.finish, decides and own.evaluate, decides and own.save]
-    found = summed([*map(float, (*stops, *flags, own.out_of_memory)), *losses])
-    given = [count > 0 for count in found[: len(stops) + 4]]
-    stop = next((r for r, asked in zip(_REQUESTS, given, strict=False) if asked), None)
-    return Orders(stop, *given[len(stops) :]), found[len(given) :]
 
 
 def summed(numbers: Sequence[float]) -> list[float]:
@@ -542,13 +507,8 @@ def _whole_model(workload: Trainable, strategy: Strategy, *, evaluates: bool) ->
 def _evaluating(model: nn.Module, workload: Trainable, context: Context) -> Iterator[None]:
     """The model in eval mode, looking for a request to stop in each of its calls."""
 
-    asked = 0.0
-
     def poll(module: nn.Module, arguments: Any) -> None:
-        nonlocal asked
-        if time.monotonic() - asked > _POLL_SECONDS:
-            asked = time.monotonic()
-            context.check_stop()
+        context.check_stop()
 
     # A long evaluation keeps calling the model, its parts or its layers.
     layers = map(model.get_submodule, workload.plan(model).layers)

@@ -13,7 +13,7 @@ import numpy as np
 from workers.context import Context
 from workers.data.batch import Batch, PlannedBatch, num_rows
 from workers.protocol import Metric
-from workers.training.settings import TRAINING_METRICS
+from workers.training import TRAINING_METRICS
 from workers.workload import SharedEvaluation
 
 from ._data import IntArray, epoch_order, hold_out

@@ -127,6 +127,6 @@ def gang(target: Target, options: Mapping[str, Any]) -> tuple[Outcome, list[Repo
 
 def state_of(workload: Trainable) -> Mapping[str, Any]:
     """The options of a workload as a strategy reads them."""
-    from workers.training.settings import options
+    from workers.training import options
 
     return options(workload)

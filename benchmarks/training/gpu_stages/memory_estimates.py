@@ -52,7 +52,7 @@ def cases(target: Target, known: Mapping[str, Rows]) -> list[Case]:
 
 def measure(target: Target, case: Case) -> Row:
     """Two updates, then the estimate of the same configuration."""
-    from workers.memory.estimate import estimate
+    from workers.memory import estimate
 
     rows, length, entries = target.size(case.settings["shape"], [4, 12, 50])
     data = {"rows": rows, "length": length, "vocabulary": entries}

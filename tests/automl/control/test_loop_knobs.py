@@ -17,9 +17,9 @@ RATE = Float("lr", 0.1, 1.0)
 
 
 def test_knobs_are_parameters_by_name_with_the_values_that_are_wanted() -> None:
-    found = automl.knobs("accumulation", "learning_rate", parallelism=["single", "tensor"])
+    found = automl.knobs("accumulation", "learning_rate", parallelism=["single", "hsdp"])
     assert [p.name for p in found] == ["accumulation", "learning_rate", "parallelism"]
-    assert found[2].choices == ("single", "tensor")
+    assert found[2].choices == ("single", "hsdp")
     assert automl.knobs(accumulation=[1, 8])[0].choices == (1, 8)
     (strategy,) = automl.knobs("parallelism")
     assert strategy.choices == ("single", "ddp", "fsdp")

@@ -16,7 +16,7 @@ from automl.control.machine import REFUSAL_FACTOR, MemoryEstimate, MemoryGuard
 from automl.core.resources import Resources
 from automl.ledger import Ledger
 from search_spaces import Choice, Space
-from workers.memory.server import serve
+from workers.memory import serve
 from workers.protocol import Ending, Outcome
 
 DATA, FIXED = {"train": 120, "test": 40}, {"max_epochs": 1, "dense_units": 16}

@@ -22,7 +22,7 @@ from automl.core import (
 from automl.ledger import Ledger
 from search_spaces import Choice, Float, Int, Space
 from workers.protocol import Ending, Outcome, Params, Report
-from workers.training.settings import TRAINING_METRICS
+from workers.training import TRAINING_METRICS
 
 SPACE = Space(
     Float("lr", 1e-5, 1e-1, log=True, default=1e-3, affects={"quality"}),

@@ -14,11 +14,11 @@ import torch
 from torch.nn import functional
 from toy import Toy
 
+import workers.memory as estimating
 from search_spaces.errors import UsageError
 from workers.device.peak_memory import PeakMemory, nbytes
 from workers.device.precision import _FP32_NAMES, AutocastOfCuda, device_type, planned_for
-from workers.memory import estimate as estimating
-from workers.memory.estimate import estimate, gpu_bytes
+from workers.memory import estimate, gpu_bytes
 from workers.parallel.mesh import Mesh
 from workers.workloads.translation import Translation
 

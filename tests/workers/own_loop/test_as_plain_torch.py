@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from search_spaces.errors import UsageError
 from workers.context import Context
-from workers.own_loop.loop import weight_of
+from workers.own_loop.prepare import weight_of
 from workers.protocol import Assignment, Report
 from workers.run import run
 
@@ -99,16 +99,38 @@ def good(folder: Path, train: Any, **params: Any) -> list[Report]:
     return reports
 
 
-def test_methods_beside_forward_train_alike_on_every_rank(tmp_path: Path) -> None:
-    trials = [
-        {"method": method, "parallelism": strategy, "accumulation": parts}
-        for method in ("called", "inlined")
-        for strategy, parts in (("ddp", 1), ("fsdp", 2), ("single", 2))
-    ]
+METHODS = [
+    {"loop": "by_methods", "method": method, "parallelism": strategy, "accumulation": parts}
+    for method in ("called", "inlined")
+    for strategy, parts in (("ddp", 1), ("fsdp", 2), ("single", 2))
+]
+PARTS = [{"loop": "in_parts", "parallelism": one} for one in ("ddp", "fsdp")]
+TOKENS = [
+    {"loop": "over_tokens", "loss": name, "parallelism": "ddp"}
+    for name in ("by_function", "by_hand", "smoothed")
+]
+
+
+def named_loop(trial: Context) -> None:
+    LOOPS[trial.params["loop"]](trial)
+
+
+@pytest.fixture(scope="module")
+def on_two_ranks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """By loop the trials and losses of one gang."""
+    trials: list[Any] = [*METHODS, *PARTS, *TOKENS]
+    results = run_all(tmp_path_factory.mktemp("ranks"), trials, 2, named_loop)
+    found: dict[str, list[Any]] = {}
+    for trial, result in zip(trials, results, strict=True):
+        assert result["failure"] is None, (trial, result["message"], result["traceback"])
+        found.setdefault(trial["loop"], []).append((trial, list(result["loss"].values())))
+    return found
+
+
+def test_methods_beside_forward_train_alike_on_every_rank(on_two_ranks: Any) -> None:
     expected = in_plain_torch()
-    for trial, found in zip(trials, run_all(tmp_path, trials, 2, by_methods), strict=True):
-        assert found["failure"] is None, (trial, found["message"], found["traceback"])
-        assert list(found["loss"].values()) == pytest.approx(expected, rel=1e-5), trial
+    for trial, losses in on_two_ranks["by_methods"]:
+        assert losses == pytest.approx(expected, rel=1e-5), trial
 
 
 def test_the_model_stays_of_its_class(tmp_path: Path) -> None:
@@ -227,11 +249,8 @@ def in_parts(trial: Context) -> None:
     trial.report(0, loss=float(found == {"refused": 3, "missing": 5, "same": 1.0}))
 
 
-def test_what_ranks_hold_in_parts_is_checked_too(tmp_path: Path) -> None:
-    trials = [{"parallelism": one} for one in ("ddp", "fsdp")]
-    for trial, found in zip(trials, run_all(tmp_path, trials, 2, in_parts), strict=True):
-        assert found["failure"] is None, (trial, found["message"], found["traceback"])
-        assert list(found["loss"].values()) == [1.0], trial
+def test_what_ranks_hold_in_parts_is_checked_too(on_two_ranks: Any) -> None:
+    assert [losses for _, losses in on_two_ranks["in_parts"]] == [[1.0], [1.0]]
 
 
 @dataclass(slots=True)
@@ -306,7 +325,10 @@ def over_tokens(trial: Context) -> None:
         trial.report(step, loss=loss)
 
 
-def test_a_mean_over_tokens_counts_by_its_tokens(tmp_path: Path) -> None:
+LOOPS = {one.__name__: one for one in (by_methods, in_parts, over_tokens)}
+
+
+def test_a_mean_over_tokens_counts_by_its_tokens(tmp_path: Path, on_two_ranks: Any) -> None:
     expected = {}
     for name in LOSSES:
         reports = good(tmp_path / name, over_tokens, loss=name)
@@ -314,14 +336,8 @@ def test_a_mean_over_tokens_counts_by_its_tokens(tmp_path: Path) -> None:
         parts = good(tmp_path / f"{name} 2", over_tokens, loss=name, accumulation=2)
         found = [report.metrics["loss"] for report in parts if report.metrics]
         assert found == pytest.approx(expected[name], rel=1e-5), name
-    trials = [
-        {"loss": name, "parallelism": strategy}
-        for name, strategy in (("by_function", "ddp"), ("by_hand", "ddp"), ("smoothed", "ddp"))
-    ]
-    for trial, ranks in zip(trials, run_all(tmp_path, trials, 2, over_tokens), strict=True):
-        assert ranks["failure"] is None, (trial, ranks["message"], ranks["traceback"])
-        losses = expected[str(trial["loss"])]
-        assert list(ranks["loss"].values()) == pytest.approx(losses, rel=1e-5), trial
+    for trial, losses in on_two_ranks["over_tokens"]:
+        assert losses == pytest.approx(expected[trial["loss"]], rel=1e-5), trial
 
 
 def test_a_loss_whose_weight_must_be_said_is_refused() -> None:

@@ -22,7 +22,7 @@ from toy import Toy
 
 from workers.device.peak_memory import nbytes
 from workers.device.precision import Precision
-from workers.memory.estimate import estimate
+from workers.memory import estimate
 from workers.parallel import STRATEGIES
 from workers.parallel.base import Strategy
 from workers.parallel.mesh import Mesh

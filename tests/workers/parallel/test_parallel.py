@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
 from search_spaces.errors import UsageError
-from search_spaces.expressions import Expression
-from search_spaces.hardware import Hardware
-from workers.parallel import STRATEGIES, num_ranks, requirements
+from workers.parallel import num_ranks
 from workers.parallel.mesh import Mesh, balanced
 from workers.parallel.strategies.tensor import regrouped
-from workers.workloads import WORKLOADS
-
-
-def test_the_product_of_degrees_is_the_world_size():
-    with pytest.raises(UsageError, match="data 2 x shard 1 x pipeline 1 x tensor 2 for 6 ranks"):
-        Mesh(0, 6, data=2, tensor=2)
-    with pytest.raises(UsageError, match="at least 1"):
-        Mesh(0, 0, data=0)
 
 
 def test_every_rank_has_a_place_of_its_own():
@@ -61,32 +50,3 @@ def test_number_of_ranks():
     assert num_ranks({"parallelism": "single", "ranks": 4}, {}) == 1
     with pytest.raises(UsageError, match="ranks"):
         num_ranks({"parallelism": "ddp", "ranks": 0}, {})
-
-
-@pytest.mark.parametrize(("gpus", "cpus"), [((), 8), ((), 2)])
-def test_ten_thousand_suggestions_can_all_be_run(gpus, cpus):
-    memory = 2**34
-    hardware = Hardware(
-        num_cpus=cpus,
-        memory_bytes=memory,
-        gpus=gpus,
-        precisions=("fp32",),
-        backends=("gloo",),
-        host="h",
-    )
-    space = WORKLOADS.get("translation").space(hardware)
-    needs = requirements()
-    constraints = {
-        name: [Expression(text) for text in need["constraints"]] for name, need in needs.items()
-    }
-    strategies = {name: STRATEGIES.get(name) for name in needs}
-    seen = set()
-    for params in space.sample(np.random.default_rng(0), 10_000):
-        name, ranks = params["parallelism"], num_ranks(params, {})
-        seen.add(name)
-        assert ranks <= cpus
-        Mesh(0, ranks, **strategies[name].degrees(ranks, params))
-        assert ranks == 1 or ranks >= needs[name]["min_ranks"]
-        assert all(rule.evaluate(params) for rule in constraints[name]), params
-    assert {"single", "ddp", "fsdp", "tensor", "pipeline"} <= seen
-    assert ("data_tensor" in seen) == (cpus >= 4)

@@ -11,20 +11,27 @@ from strategies import run_all
 from toy import Toy
 
 from search_spaces.hardware import Hardware
-from workers.memory.estimate import estimate
+from workers.memory import estimate
 from workers.parallel import STRATEGIES
 from workers.training import checkpoint
 from workers.workloads import WORKLOADS
 
 COMMON = {
-    "max_updates": 8,
+    "max_updates": 5,
     "evaluate_updates": 1,
     "optimizer": "sgd",
     "learning_rate": 0.3,
     "rows": 7,
 }
-BASES = [{}, {"tied": True}, {"precision": "bf16"}, {"accumulation": 2}, {"precision": "fp64"}]
+BASES = [{}, {"tied": True}, {"precision": "bf16"}, {"accumulation": 2, "precision": "fp64"}]
 TOLERANCE = {"bf16": 2e-2, "fp64": 1e-12}
+ROWS = {"sparse_gradients": True, "max_updates": 4, "evaluate_updates": 1, "vocabulary": 400}
+SPARSE = [
+    {**ROWS, "parallelism": "single", "folder": "sparse"},
+    {**ROWS, "parallelism": "ddp", "folder": "sparse-ddp"},
+    {**ROWS, "parallelism": "ddp", "accumulation": 2, "precision": "bf16", "folder": "rounded"},
+    {**ROWS, "parallelism": "fsdp", "folder": "refused"},
+]
 PLUGIN = '''
 from search_spaces.knobs.parallelism import StrategyNeeds
 from workers.parallel.strategies.ddp import DDP
@@ -81,59 +88,87 @@ def check(alone, base, result, folder, tolerance=1e-5):
             torch.testing.assert_close(found[name], tensor, rtol=1e-4, atol=1e-5)
 
 
-def check_all(alone, folder, trials, ranks):
-    trials = list(trials)
-    folder.mkdir(exist_ok=True)
-    results = run_all(folder, [{**COMMON, **trial} for trial in trials], ranks)
+def check_all(alone, folder, trials, results):
     for index, (trial, result) in enumerate(zip(trials, results, strict=True)):
         base = {key: trial[key] for key in ("tied", "precision", "accumulation") if key in trial}
         tolerance = TOLERANCE.get(base.get("precision"), 1e-5)
         check(alone, base, result, folder / str(index), tolerance)
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_losses_and_weights_are_those_of_single(tmp_path, alone, ranks):
-    trials = [trial for name in names(ranks) for trial in variants(name)]
-    trials.append({"parallelism": "pipeline", **({"tied": True} if ranks == 2 else {})})
-    check_all(alone, tmp_path, trials, ranks)
-
-
-def test_accumulation_bf16_and_fp64_under_every_strategy(tmp_path, alone):
-    """In fp64, which has no visible rounding, the curves are equal to the last digits."""
-    trials = [{"parallelism": name, **base} for name in names(2) for base in BASES[2:]]
-    check_all(alone, tmp_path, trials, 2)
-
-
-def test_a_run_continues_under_any_other_strategy(tmp_path):
-    """A run that changes its strategy every two updates is the run of `single`."""
-    relay = ["single", *names(2), "single"]
-    common = {"evaluate_updates": 1, "dropout": 0.0, "optimizer": "adamw"}
-    trials = [
-        {
-            **common,
-            "parallelism": name,
-            "max_updates": 2 * turn,
-            "resume": turn > 1,
-            "folder": "relay",
-        }
-        for turn, name in enumerate(relay, 1)
-    ]
-    results = run_all(tmp_path, [*trials, {**common, "max_updates": 2 * len(relay)}], 2)
-    for result in results:
-        assert result["failure"] is None, f"{result['message']}\n{result['traceback']}"
-    joined = {step: loss for result in results[:-1] for step, loss in result["train_loss"].items()}
-    assert joined == pytest.approx(results[-1]["train_loss"], rel=1e-5)
-    assert len(joined) == 2 * len(relay)
-
-
-def test_a_strategy_is_one_file(tmp_path, alone, monkeypatch):
-    """A new strategy is proposed, estimated and trained, without a change anywhere else."""
-    (tmp_path / "mirror_strategy.py").write_text(PLUGIN)
-    (tmp_path / "mirror-1.dist-info").mkdir()
-    (tmp_path / "mirror-1.dist-info" / "entry_points.txt").write_text(
+@pytest.fixture(scope="module", autouse=True)
+def mirror(tmp_path_factory):
+    """A strategy of an installed package."""
+    folder = tmp_path_factory.mktemp("installed")
+    (folder / "mirror_strategy.py").write_text(PLUGIN)
+    (folder / "mirror-1.dist-info").mkdir()
+    (folder / "mirror-1.dist-info" / "entry_points.txt").write_text(
         "[automl.strategies]\nmirror = mirror_strategy:Mirror\n"
     )
-    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        yield
+
+
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory):
+    """Trials of every strategy and knob in one gang, and a run that changes its strategy."""
+    built_in = [name for name in names(2) if name != "mirror"]
+    trials = [trial for name in names(2) for trial in variants(name)]
+    trials += [{"parallelism": name, **base} for name in built_in for base in BASES[2:]]
+    trials += [
+        {"parallelism": "pipeline", "tied": True},
+        {"parallelism": "ddp", "bucket_megabytes": 1},
+        {"parallelism": "fsdp", "cpu_offload": True},
+        {"parallelism": "fsdp", "precision": "bf16", "reduction_precision": "half"},
+    ]
+    relay = ["single", *built_in, "single"]
+    given = {"evaluate_updates": 1, "dropout": 0.0, "optimizer": "adamw", "folder": "relay"}
+    turns = [
+        {**given, "parallelism": name, "max_updates": 2 * turn, "resume": turn > 1}
+        for turn, name in enumerate(relay, 1)
+    ]
+    turns.append({**given, "max_updates": 2 * len(relay), "folder": "whole"})
+    folder = tmp_path_factory.mktemp("two")
+    results = run_all(folder, [*({**COMMON, **trial} for trial in trials), *turns, *SPARSE], 2)
+    rest = results[len(trials) :]
+    return folder, trials, results[: len(trials)], rest[: len(turns)], rest[len(turns) :]
+
+
+def test_losses_and_weights_are_those_of_single(two_ranks, alone):
+    """In fp64, which has no visible rounding, the curves are equal to the last digits."""
+    folder, trials, results, *_ = two_ranks
+    check_all(alone, folder, trials, results)
+
+
+def test_a_run_continues_under_any_other_strategy(two_ranks):
+    """A run that changes its strategy every two updates is the run of `single`."""
+    *turns, whole = two_ranks[3]
+    for result in (*turns, whole):
+        assert result["failure"] is None, f"{result['message']}\n{result['traceback']}"
+    joined = {step: loss for result in turns for step, loss in result["train_loss"].items()}
+    assert joined == pytest.approx(whole["train_loss"], rel=1e-5)
+    assert len(joined) == 2 * len(turns)
+
+
+def test_two_ranks_update_the_embeddings_that_one_does(two_ranks):
+    folder, *_, (alone, ranks, rounded, refused) = two_ranks
+    assert ranks["failure"] is None, ranks
+    assert ranks["loss"] == pytest.approx(alone["loss"], rel=1e-5)
+    assert rounded["loss"] == pytest.approx(alone["loss"], rel=2e-2)
+    assert "parallelism single or ddp; got adamw and fsdp" in refused["message"]
+    first, second = (checkpoint.load(folder / name).model for name in ("sparse", "sparse-ddp"))
+    name = "embedding.weight"
+    torch.testing.assert_close(second[name], first[name], rtol=1e-4, atol=1e-6)
+
+
+def test_on_four_ranks_too(tmp_path, alone):
+    trials = [{"parallelism": name} for name in (*names(4), "pipeline")]
+    trials.append({"parallelism": "data_pipeline", "schedule": "interleaved1f1b"})
+    check_all(alone, tmp_path, trials, run_all(tmp_path, [{**COMMON, **t} for t in trials], 4))
+
+
+def test_a_strategy_is_one_file():
+    """A new strategy is proposed and estimated, without a change anywhere else."""
     hardware = Hardware(2, 2**33, precisions=("fp32",), backends=("gloo",))
     for workload in ("translation", "image_classification", "sentiment"):
         assert "mirror" in WORKLOADS.get(workload).space(hardware).parameters["parallelism"].choices
@@ -143,4 +178,3 @@ def test_a_strategy_is_one_file(tmp_path, alone, monkeypatch):
         for name, ranks in (("mirror", 2), ("ddp", 2), ("single", 1))
     )
     assert mirrored == ddp < single
-    check_all(alone, tmp_path / "trials", variants("mirror"), 2)

@@ -130,15 +130,14 @@ def endless(context: Context):
     return Endless(context.params, {}, {}, seed=context.seed).run(context)
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_a_request_to_stop_ends_an_evaluation_of_all_ranks(runner, strategy):
+def test_a_request_to_stop_ends_an_evaluation_of_all_ranks(runner):
     runner.objective = endless
 
     def asked():
         begun = all((runner.folder / f"begun-{rank}").exists() for rank in (0, 1))
         return StopRequest.STOP if begun else None
 
-    outcome = runner(**SETTINGS, parallelism=strategy, ranks=2, stop_requested=asked)
+    outcome = runner(**SETTINGS, parallelism="fsdp", ranks=2, stop_requested=asked)
     assert outcome.ending is Ending.STOPPED, outcome.message
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
+from strategies import run_all
 from torch import nn
 from toy import Toy
 
@@ -111,50 +110,20 @@ class Spare(Toy):
         with torch.profiler.profile() as profile:
             metrics = super().run(context)
         counts = {event.key: event.count for event in profile.key_averages()}
-        return {**metrics, "all_reduces": counts.get("c10d::allreduce_", 0)}
+        (context.folder / "all_reduces").write_text(str(counts.get("c10d::allreduce_", 0)))
+        return metrics
 
 
 def spare(context):
     return Spare({"spare": False, **context.params}, {}, {}, seed=context.seed).run(context)
 
 
-def turns(context: Context):
-    """Several configurations in one gang, because starting processes costs more than training."""
-    found = []
-    for index, params in enumerate(context.assignment.fixed["trials"]):
-        folder = context.folder / str(index)
-        folder.mkdir(exist_ok=True)
-        attempt = Assignment(
-            "s", 0, 1, params, None, str(folder), num_ranks=context.world_size, seed=7
-        )
-        inner = Context(
-            attempt,
-            rank=context.rank,
-            world_size=context.world_size,
-            rendezvous=f"file://{context.folder}/meeting-{index}",
-        )
-        outcome = run(inner, spare)
-        found.append({"failure": outcome.failure, "message": outcome.message, **outcome.metrics})
-    if context.rank == 0:
-        (context.folder / "found.json").write_text(json.dumps(found))
-
-
-def test_ddp_reduces_once_an_update_and_says_that_a_parameter_is_unused(runner):
-    from workers.runtime.processes import run_gang
-
+def test_ddp_reduces_once_an_update_and_says_that_a_parameter_is_unused(tmp_path):
     common = {"parallelism": "ddp", "max_updates": 4, "evaluate_updates": 4}
-    trials = [
-        {**common},
-        {**common, "accumulation": 4},
-        {**common, "spare": True},
-    ]
-    attempt = Assignment(
-        "s", 0, 1, {}, None, str(runner.folder), fixed={"trials": trials}, num_ranks=2, seed=7
-    )
-    outcome = run_gang(attempt, lambda report: None, lambda: None, turns)
-    assert outcome.failure is None, outcome.message
-    once, parts, missed = json.loads((runner.folder / "found.json").read_text())
-    assert once["all_reduces"] == parts["all_reduces"] > 0
+    trials = [common, {**common, "accumulation": 4}, {**common, "spare": True}]
+    once, parts, missed = run_all(tmp_path, trials, 2, spare)
+    counts = [(tmp_path / str(index) / "all_reduces").read_text() for index in range(2)]
+    assert counts[0] == counts[1] != "0"
     assert parts["loss"] == pytest.approx(once["loss"], rel=1e-5)
     assert missed["failure"] == "crashed"
     assert "unused" in missed["message"] or "reduction" in missed["message"]

@@ -59,11 +59,13 @@ def weights(values: dict[str, Any], rank: int, ranks: int, bad: int, left_out: b
 def differing(cases: list[dict[str, Any]], rank: int = 0, ranks: int = 1) -> list[str]:
     """The cases in which the weights are not those of a run that left the update out."""
     found = []
-    for values, bad, late in itertools.product(cases, OVERFLOWS, (False, True)):
-        step_module.reading_waits = lambda device, late=late: late
-        runs = [weights(values, rank, ranks, bad, left_out) for left_out in (True, False)]
-        if runs[0] != runs[1]:
-            found.append(f"{values}, update {bad}, {'late' if late else 'direct'}")
+    for values, bad in itertools.product(cases, OVERFLOWS):
+        step_module.reading_waits = lambda device: False
+        expected = weights(values, rank, ranks, bad, left_out=True)
+        for late in (False, True):
+            step_module.reading_waits = lambda device, late=late: late
+            if weights(values, rank, ranks, bad, left_out=False) != expected:
+                found.append(f"{values}, update {bad}, {'late' if late else 'direct'}")
     return found
 
 
@@ -80,7 +82,7 @@ def test_an_overflow_leaves_no_trace(monkeypatch, optimizer):
 
 def sharded(context: Context) -> None:
     connect(context.rank, 2, context.rendezvous, CPU)
-    names = ("adamw", "adam", "sgd") if MORE else ("adamw", "sgd")
+    names = ("adamw", "adam", "sgd") if MORE else ("adamw",)
     found = [differing(cases(names, **how), context.rank, 2) for how in SHARDED]
     if context.rank == 0:
         (context.folder / "found.json").write_text(json.dumps(found))

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from strategies import run_all
 from torch import nn
 from toy import Toy
 
@@ -33,24 +32,6 @@ def test_rows_that_no_batch_looks_up_stay(runner: Any) -> None:
     assert torch.equal(after[~seen], before[~seen])
     changed = (after != before).any(1)
     assert changed.sum() > 20, "a token before padding alone has a gradient of 0"
-
-
-def test_two_ranks_update_the_rows_that_one_does(tmp_path: Path) -> None:
-    trials = [
-        {**SPARSE, "parallelism": "single"},
-        {**SPARSE, "parallelism": "ddp"},
-        {**SPARSE, "parallelism": "ddp", "accumulation": 2, "precision": "bf16"},
-        {**SPARSE, "parallelism": "fsdp"},
-    ]
-    alone, ranks, rounded, refused = run_all(tmp_path, trials, 2)
-    assert ranks["failure"] is None, ranks
-    assert ranks["loss"] == pytest.approx(alone["loss"], rel=1e-5)
-    assert rounded["loss"] == pytest.approx(alone["loss"], rel=2e-2)
-    assert "parallelism single or ddp; got adamw and fsdp" in refused["message"]
-    first, second = (
-        checkpoint.load(tmp_path / str(index)).model["embedding.weight"] for index in (0, 1)
-    )
-    torch.testing.assert_close(second, first, rtol=1e-4, atol=1e-6)
 
 
 def test_a_pause_changes_nothing(runner: Any, tmp_path: Path) -> None:

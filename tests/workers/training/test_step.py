@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 from counting import Counting
-from strategies import run_all
 from toy import Toy
 
 from workers.context import Context
@@ -67,22 +66,6 @@ def test_a_scale_that_is_read_late_is_the_same(runner, monkeypatch):
     assert found[True][2] == pytest.approx(found[False][2], rel=1e-3)
 
 
-def exploding_or_late(context: Context):
-    step_module.reading_waits = lambda device: context.params["late"]  # of this process, a rank
-    return exploding(context)
-
-
-def test_the_norm_of_a_sharded_model_is_read_late(tmp_path):
-    trial = {"bad": "slope", "max_updates": 6, "evaluate_updates": 1}
-    ways = (("single", False), ("fsdp", False), ("fsdp", True))
-    trials = [{**trial, "parallelism": name, "late": late} for name, late in ways]
-    alone, at_once, late = run_all(tmp_path, trials, 2, exploding_or_late)
-    assert late["failure"] is None, late
-    assert late["loss"] == pytest.approx(at_once["loss"], rel=1e-6)
-    assert late["loss"] == pytest.approx(alone["loss"], rel=1e-5)
-    assert late["loss"]["1"] == late["loss"]["2"] or late["loss"]["2"] == late["loss"]["3"]
-
-
 @pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
 def test_losses_are_the_same_whether_they_are_read_late_or_not(runner, monkeypatch, optimizer):
     settings = {"optimizer": optimizer, "max_updates": 7, "evaluate_updates": 1}
@@ -111,17 +94,6 @@ def nan_slope(output):
 
 def exploding(context: Context):
     return Exploding(context.params, {}, {}, seed=context.seed).run(context)
-
-
-@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
-def test_a_step_that_is_not_finite_is_skipped_by_the_kernels(runner, monkeypatch, optimizer):
-    runner.objective = exploding
-    settings = {"bad": "slope", "max_updates": 6, "evaluate_updates": 6, "optimizer": optimizer}
-    at_once = runner(**settings)
-    monkeypatch.setattr(step_module, "reading_waits", lambda device: True)
-    late = runner(**settings)
-    assert late.metrics["skipped_updates"] == at_once.metrics["skipped_updates"] == 3
-    assert late.metrics["loss"] == pytest.approx(at_once.metrics["loss"], rel=1e-6)
 
 
 def test_a_loss_that_is_not_finite_fails_with_its_own_update(runner, as_on_a_gpu):

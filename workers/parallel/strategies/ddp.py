@@ -28,7 +28,6 @@ class DDP(Strategy):
         self._over(_Loss(model), unused=True)
 
     def joined(self, loss: Tensor) -> Tensor:
-        """See `Strategy`."""
         return self._wrapped(loss)  # type: ignore[no-any-return]
 
     def _over(self, module: nn.Module, *, unused: bool = False) -> DistributedDataParallel:
@@ -43,7 +42,6 @@ class DDP(Strategy):
         return self._wrapped
 
     def synchronised(self, last: bool) -> AbstractContextManager[Any]:
-        """No all-reduce before the last microbatch."""
         return nullcontext() if last else self._wrapped.no_sync()
 
 

@@ -79,7 +79,6 @@ class EmbeddingServer(DDP):
                 model.get_submodule(name).weight = table.weight
 
     def gradients(self, share: BatchShare, precision: Precision) -> Tensor:
-        """See `Strategy`."""
         dist.barrier(group=side_group())  # the server has made its last step
         return super().gradients(share, precision)
 
@@ -89,11 +88,9 @@ class EmbeddingServer(DDP):
         return super().grad_norm()
 
     def copies(self, name: str, parameter: nn.Parameter) -> int:
-        """1 for an embedding; a dense parameter is on every rank."""
         return 1 if name.startswith(self._remote) else self.batch_degree
 
     def sends(self, name: str) -> bool:
-        """Rank 0 sends what is dense, the server the embeddings."""
         return self.mesh.rank == 0 or name.startswith(self._remote)
 
     def close(self, failed: bool = False) -> None:
@@ -146,6 +143,5 @@ def _look_up(name: str, ids: Tensor) -> Tensor:
 
 
 def _collect(name: str, ids: Tensor, grad: Tensor) -> None:
-    """On the server: add the gradients of rows."""
-    with _collecting:
+    with _collecting:  # on the server
         _served[name](ids).backward(grad)

@@ -12,7 +12,7 @@ from search_spaces.knobs.parallelism import StrategyNeeds
 from search_spaces.knobs.table import CPU_OFFLOAD, PRECISION, REDUCTION
 from workers.device.precision import HALF
 from workers.parallel.base import Strategy
-from workers.parallel.transfers import contiguous
+from workers.parallel.mesh import contiguous
 
 RESHARD_AFTER_FORWARD = Option(
     "reshard_after_forward",
@@ -62,6 +62,5 @@ class FSDP(Strategy):
         self.plain = self.model = model
 
     def synchronised(self, last: bool) -> AbstractContextManager[Any]:
-        """Gradients stay whole on each rank until the last microbatch."""
         cast(FSDPModule, self.model).set_requires_gradient_sync(last)
         return nullcontext()

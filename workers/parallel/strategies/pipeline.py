@@ -22,7 +22,7 @@ from search_spaces.knobs.table import COMPILE, COMPILE_SCOPE, RECORDS_GRAPHS
 from workers.data.batch import Batch, BatchShare
 from workers.device.precision import Precision, compile_module, wide
 from workers.parallel.base import Strategy
-from workers.parallel.transfers import contiguous, sum_over
+from workers.parallel.mesh import contiguous, sum_over
 from workers.workload import Trainable
 
 # Names of torch's schedules. Each rank has one stage, or two in a loop (0, 1, 0, 1).
@@ -119,7 +119,6 @@ class Pipeline(Strategy):
                 compile_module(stage.body, mode)
 
     def gradients(self, share: BatchShare, precision: Precision) -> Tensor:
-        """Run the schedule over this replica's rows."""
         total = torch.zeros((), device=self.device)
         for stage in self.stages.values():
             stage.factor = precision.scale / share.weight if share.real else 0.0
@@ -178,11 +177,9 @@ class Pipeline(Strategy):
         return kind(given, count, loss_fn=lambda output, target: output, scale_grads=False)
 
     def copies(self, name: str, parameter: nn.Parameter) -> int:
-        """The ranks of a pipeline that hold the parameter, times the replicas."""
         return self.holders[name] * self.mesh.data
 
     def sends(self, name: str) -> bool:
-        """The stages of the first replica send what they hold."""
         return self.mesh.coordinate("data") == 0
 
 

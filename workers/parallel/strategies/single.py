@@ -13,5 +13,4 @@ class Single(Strategy):
     replicated = True
 
     def wrap(self, model: nn.Module) -> None:
-        """Keep the model as it is."""
         self.plain = self.model = model

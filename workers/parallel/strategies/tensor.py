@@ -16,8 +16,7 @@ from torch.distributed.tensor.parallel import (
 from search_spaces.errors import UsageError
 from search_spaces.knobs.parallelism import StrategyNeeds
 from workers.parallel.base import Strategy
-from workers.parallel.mesh import Mesh
-from workers.parallel.transfers import contiguous, is_sharded
+from workers.parallel.mesh import Mesh, contiguous
 from workers.workload import ParallelPlan
 
 
@@ -44,7 +43,6 @@ class TensorParallel(Strategy):
 
     @classmethod
     def imitate(cls, model: nn.Module, plan: ParallelPlan, mesh: Mesh) -> int:
-        """Narrow each planned matrix; see `Strategy`."""
         planned: set[int] = set()
         for name, kind in planned_modules(model, plan).items():
             module = model.get_submodule(name)
@@ -65,10 +63,7 @@ class TensorParallel(Strategy):
         """
         plan = self.workload.plan(model)
         if not plan.tensor:
-            raise UsageError(
-                "tensor parallelism needs a plan: trial.prepare(..., tensor_plan="
-                "{'blocks.*.up': 'column', 'blocks.*.down': 'row'})"
-            )
+            raise UsageError("tensor parallelism needs a workload whose plan names modules for it")
         self.axes = self.mesh.device_mesh(self.device)
         self.groups: dict[str, int] = {}  # parameters whose rows are several matrices
         styles = {
@@ -80,7 +75,9 @@ class TensorParallel(Strategy):
         for name, style in styles.items():
             if isinstance(style, ColwiseParallel):
                 model.get_submodule(name).register_forward_hook(_own)
-        planned = {parameter for parameter in model.parameters() if is_sharded(parameter.data)}
+        planned = {
+            parameter for parameter in model.parameters() if isinstance(parameter.data, DTensor)
+        }
         if planned != set(model.parameters()):
             contiguous(model)
             fully_shard(model, mesh=self.axes["tensor"], ignored_params=planned)
@@ -97,13 +94,10 @@ class TensorParallel(Strategy):
             "row": RowwiseParallel(),
             "vocabulary": RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate()),
         }
-        if kind not in styles:
-            raise UsageError(f"a module is planned as {', '.join(styles)}, got {kind!r}")
         return styles[kind]
 
     def mean_over(self) -> int:
-        """1: gradients of data-parallel replicas are summed."""
-        return 1
+        return 1  # gradients of data-parallel replicas are summed
 
     def finish_gradients(self) -> None:
         """Reduce the partial sums that DTensor left, and sum over data-parallel replicas."""
@@ -114,13 +108,11 @@ class TensorParallel(Strategy):
         self.sum_over_replicas(self.axes["data"].get_group())
 
     def gather(self, tensor: Tensor, name: str) -> Tensor:
-        """The whole, with its rows in their canonical order."""
         whole = super().gather(tensor, name)
         count = self.groups.get(name)
         return regrouped(whole, self.mesh.tensor, count) if count and whole.ndim else whole
 
     def scatter(self, whole: Tensor, like: Tensor, name: str) -> Tensor:
-        """This rank's rows of each matrix."""
         count = self.groups.get(name)
         ordered = regrouped(whole, count, self.mesh.tensor) if count else whole
         return super().scatter(ordered, like, name)
@@ -154,5 +146,5 @@ def regrouped(tensor: Tensor, outer: int, inner: int) -> Tensor:
 
 
 def _own(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
-    """A copy: a model may change an output in place, which torch forbids for views of a DTensor."""
+    # A model may change an output in place, which torch forbids for views of a DTensor.
     return output.clone()

@@ -18,7 +18,7 @@ from search_spaces.knobs.table import CHUNKED_LOSS, COMPILE, COMPILE_SCOPE
 from workers.context import Context
 from workers.data.batch import Batch, CountedRows, PlannedBatch
 from workers.protocol import Metric
-from workers.training.settings import TRAINING_METRICS
+from workers.training import TRAINING_METRICS
 from workers.workload import ParallelPlan, SharedEvaluation
 from workers.workloads._declarative_workload import DeclarativeWorkload, Options, TrainedWorkload
 

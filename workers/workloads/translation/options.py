@@ -53,7 +53,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "attention_layout": ATTENTION_LAYOUT.default,
     "attention_kernel": "auto",
     "tied_embeddings": True,
-    # training; workers.training.settings has further options
+    # training; workers.training has further options
     "label_smoothing": LABEL_SMOOTHING.default,
     "batch_tokens": 1024,
     "learning_rate": LEARNING_RATE.default,

@@ -16,7 +16,7 @@ from workers.__main__ import main
 from workers.context import Context
 from workers.protocol import Assignment, Ending, Outcome
 from workers.run import run
-from workers.training.settings import trainer_options
+from workers.training import trainer_options
 from workers.workloads.translation import Translation
 
 SMALL = {
