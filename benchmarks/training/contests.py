@@ -19,8 +19,7 @@ from workers.context import Context
 from workers.protocol import Assignment, Limits, Outcome
 from workers.run import run
 from workers.workloads import WORKLOADS
-from workers.workloads.feature_extraction import extractor as pictures
-from workers.workloads.feature_extraction.resnet import ResNet50, build
+from workers.workloads.feature_extraction.extractor import ResNet50, blocks, build
 from workers.workloads.graph_embedding import data as graph_data
 from workers.workloads.sentiment import data as review_data
 
@@ -156,7 +155,7 @@ def features(updates: int, root: Path | None) -> Contest:
     def plain() -> float:
         model = ResNet50().eval()
         model.load_state_dict(build(0).state_dict())
-        x = torch.cat(list(pictures.blocks({}, images, images, 224)))
+        x = torch.cat(list(blocks({}, images, images, 224)))
         return plain_loops.features_seconds(model, x, 32)
 
     images = 32 if updates > 8 else 16

@@ -41,12 +41,12 @@ from workers.workloads import WORKLOADS
 
 
 def speed(given: argparse.Namespace) -> int:
-    from workers.workloads import feature_extraction
+    from workers.workloads.feature_extraction import extractor
     from workers.workloads.graph_embedding import trainer
 
     counts = (4, 2) if given.quick else (12, 9)
     claims: list[Claim] = []
-    with cpu_clock(training, feature_extraction, trainer):
+    with cpu_clock(training, extractor, trainer):
         for name in given.which or CONTESTS:
             contest = CONTESTS[name](8 if given.quick else 20, given.data)
             claims += compete(contest, *counts)

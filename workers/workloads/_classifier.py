@@ -16,8 +16,13 @@ from workers.protocol import Metric
 from workers.training import TRAINING_METRICS
 from workers.workload import SharedEvaluation
 
-from ._data import IntArray, epoch_order, hold_out
-from ._declarative_workload import DeclarativeWorkload, TrainedWorkload
+from ._declarative_workload import (
+    DeclarativeWorkload,
+    IntArray,
+    TrainedWorkload,
+    epoch_order,
+    hold_out,
+)
 
 if TYPE_CHECKING:
     import torch

@@ -1,23 +1,32 @@
-"""Base classes of workloads: a space of parameters and knobs, and training by the trainer."""
+"""Base classes of workloads, and how they read their data.
 
+A workload has a space of parameters and knobs; most are trained by the trainer.
+"""
+
+import gzip
+import zlib
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from search_spaces import Parameter, Space
+from search_spaces.errors import DataError, UsageError
 from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
 from search_spaces.knobs import KNOBS, DroppedValue
 from search_spaces.knobs.base import KnobSpace
+from search_spaces.plugins import nearest
 from workers.context import Context
 from workers.workload import Trainable, Workload
 
-from ._data import check_options
-
 T = TypeVar("T")
+IntArray = npt.NDArray[np.int64]
 Options = dict[str, dict[str, Any]]  # adjustments of knobs, by the names of the knobs
 # A recorded CUDA graph reuses the memory of its outputs, which a further microbatch still needs.
 _OF_GRAPHS = (
@@ -147,3 +156,96 @@ class TrainedWorkload(Trainable):
         from workers.export import export_trained
 
         return export_trained(self, trial, target)
+
+
+def folder_of(data: Mapping[str, Any]) -> Path:
+    """The folder in `data.dir`.
+
+    Raises:
+        DataError: `data.dir` is missing or does not exist.
+    """
+    if not data.get("dir"):
+        raise DataError(
+            f"data set {data.get('name')!r} needs data.dir, the folder that holds its files"
+        )
+    folder = Path(str(data["dir"])).expanduser()
+    if not folder.exists():
+        raise DataError(f"data.dir {str(folder)!r} does not exist")
+    return folder
+
+
+def plain_or_gzipped(path: Path) -> Path:
+    """The file, or the same name with .gz; raises DataError if neither exists."""
+    for candidate in (path, path.with_name(f"{path.name}.gz")):
+        if candidate.is_file():
+            return candidate
+    raise DataError(f"there is neither {path} nor {path.name}.gz")
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 file, plain or gzipped, without LF or CR LF.
+
+    Raises:
+        DataError: the file cannot be read or is not UTF-8; the message gives file and line.
+    """
+    try:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from None
+    lines = []
+    for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        try:
+            lines.append(line.decode().removesuffix("\r"))
+        except UnicodeDecodeError as error:
+            bad = f"byte {line[error.start]:#04x} at position {error.start}"
+            raise DataError(f"{path}:{number}: not UTF-8: {bad}") from None
+    return lines
+
+
+def files_of(source: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each wanted file of a folder, sorted by name, or of a tar archive."""
+    from workers.data.fetch import members
+
+    if not source.is_dir():
+        yield from members(source, wanted)
+        return
+    for path in sorted(source.rglob("*")):
+        name = f"{source.name}/{path.relative_to(source).as_posix()}"
+        if wanted(name):
+            yield name, path.read_bytes()
+
+
+def check_data_name(data: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    """The name of the data set, by default "builtin"; raises DataError unless it is in `names`."""
+    name = str(data.get("name", "builtin"))
+    if name not in names:
+        hint = nearest(name, list(names))
+        raise DataError(f"data.name is one of {', '.join(names)}, got {name!r}: {hint}")
+    return name
+
+
+def check_options(fixed: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Raise UsageError if a fixed option has a different type than its default."""
+    for name, default in known.items():
+        value = fixed.get(name, default)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        fits = number if isinstance(default, float) else isinstance(value, type(default))
+        if default is not None and (
+            not fits or (isinstance(value, bool) and not isinstance(default, bool))
+        ):
+            raise UsageError(f"fixed.{name} is of type {type(default).__name__}, got {value!r}")
+
+
+def hold_out(count: int, fraction: float) -> tuple[IntArray, IntArray]:
+    """Indices for training and for validation, the same in every trial.
+
+    The second array is empty if `fraction` is 0.
+    """
+    order = np.random.default_rng(0x5EED).permutation(count)
+    held = round(count * fraction)
+    return np.sort(order[held:]), np.sort(order[:held])
+
+
+def epoch_order(count: int, seed: int, epoch: int) -> IntArray:
+    """A permutation of `count` items that depends on (seed, epoch) only."""
+    return np.random.default_rng([seed, epoch, 0x0DE5]).permutation(count)

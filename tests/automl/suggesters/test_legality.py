@@ -14,7 +14,7 @@ from search_spaces.hardware import Hardware
 from workers.parallel import STRATEGIES, num_ranks, requirements
 from workers.parallel.mesh import Mesh
 from workers.protocol import Params
-from workers.workloads.translation import Translation, options
+from workers.workloads.translation import Translation
 
 Judge = Callable[[Params], None]
 CORES = (2, 8)
@@ -35,7 +35,7 @@ def judge(space: Space, cores: int) -> Judge:
     }
 
     def check(params: Params) -> None:
-        whole = {**options.DEFAULTS, **params}
+        whole = {**Translation.defaults, **params}
         name, ranks = str(params["parallelism"]), num_ranks(params, {})
         assert ranks <= cores
         assert all(rule.evaluate({**whole, "ranks": ranks}) for rule in rules[name] if ranks > 1), (
@@ -43,7 +43,7 @@ def judge(space: Space, cores: int) -> Judge:
         )
         Mesh(0, ranks, **STRATEGIES.get(name).degrees(ranks, params))
         assert name != "embedding_server" or not whole["tied_embeddings"], params
-        options.check({key: value for key, value in whole.items() if key in options.DEFAULTS})
+        Translation.check({}, {name: whole[name] for name in Translation.defaults})
         space.accept(params)
 
     return check

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import pickle
 from pathlib import Path
 
@@ -12,9 +13,11 @@ from search_spaces.errors import DataError, UsageError
 from workers.workloads.feature_extraction import FeatureExtraction
 from workers.workloads.feature_extraction.extractor import (
     ExtractorOptions,
+    ResNet50,
+    build,
+    fold_batch_norm,
     prepare,
 )
-from workers.workloads.feature_extraction.resnet import ResNet50, build, fold_batch_norm
 
 IMAGES = torch.randn(3, 3, 48, 48, generator=torch.Generator().manual_seed(0))
 
@@ -31,8 +34,6 @@ def test_parameters_have_the_published_names_and_number(model: ResNet50) -> None
     )  # 25,557,032 less the classifier's 2,049,000
     assert state["layer1.0.downsample.0.weight"].shape == (256, 64, 1, 1)
     assert state["layer4.2.conv3.weight"].shape == (2048, 512, 1, 1)
-    assert state["layer3.5.bn2.running_var"].shape == (256,)
-    assert "layer2.1.downsample.0.weight" not in state
     assert model(IMAGES).shape == (3, 2048)
 
 
@@ -52,10 +53,10 @@ def test_folding_norms_keeps_the_features(model: ResNet50) -> None:
         ExtractorOptions(quantization="int8"),
     ],
 )
-def test_recipes_keep_the_features(recipe: ExtractorOptions) -> None:
+def test_recipes_keep_the_features(model: ResNet50, recipe: ExtractorOptions) -> None:
     with torch.inference_mode():
-        extract = prepare(build(0), recipe, IMAGES, IMAGES)
-        found, expected = extract(IMAGES), build(0)(IMAGES)
+        extract = prepare(copy.deepcopy(model), recipe, IMAGES, IMAGES)
+        found, expected = extract(IMAGES), model(IMAGES)
     assert found.dtype == torch.float32
     assert torch.cosine_similarity(found, expected).min() > (
         0.99 if recipe.quantization == "int8" else 0.9995
@@ -74,30 +75,9 @@ def saved(model: ResNet50, path: Path, extra: dict[str, torch.Tensor] | None = N
 
 
 @pytest.mark.parametrize("name", ["r.safetensors", "r.pth"])
-def test_weights_of_a_file(tmp_path: Path, name: str) -> None:
-    other = build(5)
-    loaded = build(0, str(saved(other, tmp_path / name)))
-    with torch.inference_mode():
-        torch.testing.assert_close(loaded(IMAGES), other(IMAGES))
-
-
-def test_wrong_files_are_refused(tmp_path: Path, model: ResNet50) -> None:
-    with pytest.raises(DataError, match="no weights"):
-        build(0, str(tmp_path / "none.pth"))
-    with pytest.raises(DataError, match="not of ResNet-50: it has layer9"):
-        build(0, str(saved(model, tmp_path / "a.pth", {"layer9": torch.zeros(1)})))
-    with pytest.raises(DataError, match="shape"):
-        build(0, str(saved(model, tmp_path / "b.safetensors", {"conv1.weight": torch.zeros(1)})))
-    torch.save({"conv1.weight": model.conv1.weight}, tmp_path / "c.pth")
-    with pytest.raises(DataError, match="it has no"):
-        build(0, str(tmp_path / "c.pth"))
-    (tmp_path / "d.safetensors").write_bytes(b"x" * 100)
-    (tmp_path / "e.pth").write_bytes(b"x" * 100)
-    for name in ("d.safetensors", "e.pth"):
-        with pytest.raises(DataError, match="cannot be read"):
-            build(0, str(tmp_path / name))
-    with pytest.raises(UsageError, match="is not a file"):
-        FeatureExtraction.check({}, {"weights": str(tmp_path / "none.pth")})
+def test_weights_of_a_file(tmp_path: Path, name: str, model: ResNet50) -> None:
+    loaded = build(5, str(saved(model, tmp_path / name)))
+    torch.testing.assert_close(loaded(IMAGES), model(IMAGES))
 
 
 class MaliciousWeights:
@@ -108,11 +88,19 @@ class MaliciousWeights:
         return Path.touch, (self.target,)
 
 
-def test_a_file_of_weights_runs_nothing(tmp_path: Path) -> None:
-    target = tmp_path / "touched"
-    torch.save({"conv1.weight": MaliciousWeights(target)}, tmp_path / "evil.pth")
-    (tmp_path / "plain.pth").write_bytes(pickle.dumps(MaliciousWeights(target)))
-    for name in ("evil.pth", "plain.pth"):
-        with pytest.raises(DataError):
-            build(0, str(tmp_path / name))
-    assert not target.exists()
+def test_wrong_files_are_refused_and_run_nothing(tmp_path: Path, model: ResNet50) -> None:
+    folder, touched = tmp_path / "files", tmp_path / "touched"
+    folder.mkdir()
+    saved(model, folder / "unknown.pth", {"layer9": torch.zeros(1)})
+    saved(model, folder / "shape.safetensors", {"conv1.weight": torch.zeros(1)})
+    torch.save({"conv1.weight": model.conv1.weight}, folder / "part.pth")
+    torch.save({"conv1.weight": MaliciousWeights(touched)}, folder / "evil.pth")
+    (folder / "plain.pth").write_bytes(pickle.dumps(MaliciousWeights(touched)))
+    (folder / "damaged.safetensors").write_bytes(b"x" * 100)
+    (folder / "damaged.pth").write_bytes(b"x" * 100)
+    for path in (*folder.iterdir(), folder / "none.pth"):
+        with pytest.raises(DataError, match=f"{path} cannot be read as weights of ResNet-50"):
+            build(0, str(path))
+    assert not touched.exists()
+    with pytest.raises(UsageError, match="is not a file"):
+        FeatureExtraction.check({}, {"weights": str(tmp_path / "none.pth")})

@@ -128,17 +128,17 @@ class GraphEmbedding(DeclarativeWorkload):
 
         from workers.export import NoCheckpoint, write_lines
 
-        from .checkpoint import load_checkpoint, read_entities
         from .partitions import Partitioning
+        from .tables import load_checkpoint, read_entities
 
         found = load_checkpoint(trial)
         if found is None:
             raise NoCheckpoint(f"{trial} has no checkpoint to export; train it first")
-        path, progress = found
-        graph = self.dataset()
-        dimension, count = progress["shape"]
-        partitioning = Partitioning.random(len(graph.entities), count, self.seed)
-        entities = read_entities(path, partitioning, dimension)
+        path, graph = found[0], self.dataset()
+        partitioning = Partitioning.random(
+            len(graph.entities), self.option("partitions"), self.seed
+        )
+        entities = read_entities(path, partitioning, self.option("dimension"))
         relations = load_file(path / "relations.safetensors")["relations"]
         save_file({"entities": entities, "relations": relations}, target / "model.safetensors")
         write_lines(target / "entities.txt", graph.entities)

@@ -1,7 +1,8 @@
-"""Graphs as head-relation-tail text, plain or gzipped, and a generated graph."""
+"""Graphs as head-relation-tail text, plain or gzipped, and a generated graph.
 
-import gzip
-import zlib
+The generated one is of families over four generations, with relations that imply each other.
+"""
+
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,12 +12,25 @@ from typing import Any
 import numpy as np
 
 from search_spaces.errors import DataError
-from workers.workloads._data import IntArray, check_data_name, folder_of, plain_or_gzipped
-
-from . import generated
+from workers.workloads._declarative_workload import (
+    IntArray,
+    check_data_name,
+    folder_of,
+    plain_or_gzipped,
+    read_lines,
+)
 
 NAMES = ("builtin", "triples")
 SPLITS = ("train", "valid", "test")
+Triple = tuple[str, str, str]
+_OPPOSITE = {
+    "parent_of": "child_of",
+    "grandparent_of": "grandchild_of",
+    "aunt_or_uncle_of": "niece_or_nephew_of",
+    "married_to": "married_to",
+    "sibling_of": "sibling_of",
+    "cousin_of": "cousin_of",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +71,8 @@ def load(data: Mapping[str, Any]) -> Graph:
 
 @lru_cache(1)
 def _builtin(families: int) -> Graph:
-    facts = generated.triples(families, seed=0)
-    return _numbered(dict(zip(SPLITS, generated.split(facts, seed=0), strict=True)))
+    facts = triples(families, seed=0)
+    return _numbered(dict(zip(SPLITS, split(facts, seed=0), strict=True)))
 
 
 @lru_cache(1)
@@ -71,13 +85,7 @@ def _read(folder: Path) -> Graph:
 
 
 def _lines(path: Path) -> Iterable[tuple[str, str, str]]:
-    try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        text = content.decode("utf-8-sig")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read: {error}") from error
-    for number, line in enumerate(text.split("\n"), 1):
-        line = line.rstrip("\r")
+    for number, line in enumerate(read_lines(path), 1):
         if not line:
             continue
         parts = line.split("\t")
@@ -104,3 +112,77 @@ def _numbered(splits: Mapping[str, Iterable[tuple[str, str, str]]]) -> Graph:
         ]
         arrays.append(np.array(rows, np.int64).reshape(-1, 3))
     return Graph(arrays[0], arrays[1], arrays[2], tuple(entities), tuple(relations))
+
+
+def _people(
+    num_families: int, rng: np.random.Generator
+) -> tuple[list[Triple], dict[str, list[str]]]:
+    """Marriages, and the children of each person; each couple has one to three children."""
+    marriages: list[Triple] = []
+    children: dict[str, list[str]] = {}
+    for family in range(num_families):
+        generation = [f"person_{family}_0"]
+        count = 1
+        for depth in range(4):
+            following = []
+            for person in generation:
+                spouse = f"person_{family}_{count}"
+                count += 1
+                marriages.append((person, "married_to", spouse))
+                number = int(rng.integers(1, 4)) if depth < 3 else 0
+                born = [f"person_{family}_{count + i}" for i in range(number)]
+                count += number
+                children[person] = children[spouse] = born
+                following += born
+            generation = following
+    return marriages, children
+
+
+def triples(num_families: int, seed: int) -> list[Triple]:
+    """All relations between relatives, in both directions, sorted."""
+    marriages, children = _people(num_families, np.random.default_rng([seed, 0xFA41]))
+    facts = set(marriages)
+    siblings = {c: [s for s in born if s != c] for born in children.values() for c in born}
+    for person, born in children.items():
+        facts |= {(person, "parent_of", child) for child in born}
+        facts |= {(person, "grandparent_of", g) for child in born for g in children.get(child, [])}
+        facts |= {
+            (person, "aunt_or_uncle_of", n)
+            for s in siblings.get(person, [])
+            for n in children.get(s, [])
+        }
+        nephews = {
+            child: [n for s in siblings[child] for n in children.get(s, [])] for child in born
+        }
+        facts |= {
+            (c, "cousin_of", n)
+            for child in born
+            for c in children.get(child, [])
+            for n in nephews[child]
+        }
+    facts |= {
+        (person, "sibling_of", other) for person, others in siblings.items() for other in others
+    }
+    facts |= {(t, _OPPOSITE[r], h) for h, r, t in facts}
+    return sorted(facts)
+
+
+def split(facts: list[Triple], seed: int) -> tuple[list[Triple], list[Triple], list[Triple]]:
+    """Training, validation and test triples; the last two get 10% each.
+
+    The opposites of held-out triples stay in training.
+    """
+    rng = np.random.default_rng([seed, 0x5B17])
+    back = {b: a for a, b in _OPPOSITE.items()} | _OPPOSITE
+    held: set[Triple] = set()
+    for i in rng.permutation(len(facts)):
+        head, relation, tail = facts[i]
+        if (tail, back[relation], head) not in held:
+            held.add(facts[i])
+        if len(held) >= len(facts) // 5:
+            break
+    ordered = [f for f in facts if f in held]
+    order = rng.permutation(len(ordered))
+    half = len(ordered) // 2
+    valid, test = ([ordered[i] for i in sorted(part)] for part in (order[:half], order[half:]))
+    return [f for f in facts if f not in held], valid, test

@@ -11,7 +11,7 @@ from itertools import combinations
 
 import numpy as np
 
-from workers.workloads._data import IntArray
+from workers.workloads._declarative_workload import IntArray
 
 Pair = tuple[int, int]
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from workers.workloads._data import IntArray
+from workers.workloads._declarative_workload import IntArray
 
 from .data import Graph
 from .partitions import Partitioning

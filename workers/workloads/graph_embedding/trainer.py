@@ -4,8 +4,8 @@ import math
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, cast
+from dataclasses import asdict, dataclass, field
+from typing import cast
 
 import numpy as np
 import torch
@@ -15,23 +15,37 @@ from search_spaces.errors import TrialFailure
 from workers.context import Context, Stopped
 from workers.device.precision import matmul_precision
 from workers.protocol import StopRequest
-from workers.workloads._data import IntArray
+from workers.workloads._declarative_workload import IntArray
 
-from .checkpoint import load_checkpoint, save_checkpoint
 from .data import Graph
 from .partitions import Pair, Partitioning, edges_of_pairs, pairs_of
 from .ranking import known, ranks, summary
-from .tables import Tables
+from .tables import Tables, load_checkpoint, save_checkpoint
 from .update import UpdateOptions, adagrad, gradients
 
 
 @dataclass
-class TrainingPosition:
-    """The position of training: the next batch of a pair, in an epoch."""
+class Progress:
+    """How far the training is; a checkpoint holds it.
+
+    Attributes:
+        epoch, pair, batch: what comes next, the batch of a pair of partitions.
+        seconds: of training.
+        edges: trained in these seconds.
+        loss, updates: sum of the losses of this epoch, and their number.
+        reported: the epoch of the last report.
+        metrics: of the last report.
+    """
 
     epoch: int = 0
     pair: int = 0
     batch: int = 0
+    seconds: float = 0.0
+    edges: int = 0
+    loss: float = 0.0
+    updates: int = 0
+    reported: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -74,14 +88,8 @@ class EmbeddingTrainer:
         self.graph = graph
         self.options = options
         self.update = UpdateOptions(options.model, options.regularization, options.dtype)
-        self.place = TrainingPosition()
-        self.seconds = 0.0
-        self.edges = 0
-        self.reported = 0
-        self.losses = 0.0, 0  # sum and number in this epoch
-        self.metrics: dict[str, float] = {}
+        self.progress = Progress()
         self.work = context.folder / ".tables"  # checkpoints link to its files
-        device = torch.device(context.device)
         saved = self._restore() if context.assignment.resume else None
         if saved is None:
             shutil.rmtree(self.work, ignore_errors=True)
@@ -89,6 +97,9 @@ class EmbeddingTrainer:
             vectors = torch.empty(2 * len(graph.relations), options.dimension)
             vectors.normal_(std=options.initial_scale, generator=generator)
             saved = {"relations": vectors, "relation_state": torch.zeros_like(vectors)}
+        # Seconds of training in earlier attempts of which no checkpoint is left.
+        self.lost = max(0.0, context.assignment.previous_seconds - self.progress.seconds)
+        device = torch.device(context.device)
         self.relations, self.state = (
             saved[key].to(device) for key in ("relations", "relation_state")
         )
@@ -106,79 +117,79 @@ class EmbeddingTrainer:
 
     def run(self) -> dict[str, float]:
         """Train to the end, or until a stop request; returns the last metrics."""
+        progress = self.progress
         try:
             while True:
-                last = self.place.epoch >= self.options.max_epochs or self._over()
-                due = last or self.place.epoch % self.options.evaluate_epochs == 0
-                if due and self._at_start() and self.place.epoch > self.reported:
+                last = progress.epoch >= self.options.max_epochs or self._over()
+                due = last or progress.epoch % self.options.evaluate_epochs == 0
+                if due and self._at_start() and progress.epoch > progress.reported:
                     self._report()
-                    self.reported = self.place.epoch
                 if last:
                     break
                 self._epoch()
             if self.options.test and len(self.graph.test):
                 ranked = self._ranked(self.graph.test)
-                self.metrics |= {f"test_{key}": value for key, value in ranked.items()}
+                progress.metrics |= {f"test_{key}": value for key, value in ranked.items()}
         except Stopped:
             self.context.accept_stop(
                 self.context.stop or self.context.stop_requested() or StopRequest.INTERRUPT
             )
             self._save(wait=False)
-            return self.metrics
+            return progress.metrics
         self._save()
-        return self.metrics
+        return progress.metrics
 
     def _at_start(self) -> bool:
         """Whether no batch of the epoch was trained yet."""
-        return self.place == TrainingPosition(self.place.epoch)
+        return not self.progress.pair and not self.progress.batch
 
     def _over(self) -> bool:
         limit = self.context.assignment.limits.train_seconds
-        return limit is not None and self._total() >= limit
-
-    def _total(self) -> float:
-        return self.context.assignment.previous_seconds + self.seconds
+        return limit is not None and self.lost + self.progress.seconds >= limit
 
     def _epoch(self) -> None:
         """The remaining pairs of the epoch."""
+        progress = self.progress
         if self._at_start():
-            self.losses = 0.0, 0
+            progress.loss, progress.updates = 0.0, 0
         parts = edges_of_pairs(self.graph.train, self.tables.partitioning, self._rng(0xED6E))
-        for index, pair in list(enumerate(pairs_of(self.options.partitions)))[self.place.pair :]:
-            self._pair(index, pair, parts[pair])
+        for pair in pairs_of(self.options.partitions)[progress.pair :]:
+            self._pair(pair, parts[pair])
             if time.monotonic() - self.saved > self.options.checkpoint_seconds:
                 self._save()
-        self.place = TrainingPosition(self.place.epoch + 1)
+        progress.epoch, progress.pair = progress.epoch + 1, 0
 
-    def _pair(self, index: int, pair: Pair, edges: IntArray) -> None:
+    def _pair(self, pair: Pair, edges: IntArray) -> None:
         """The remaining updates of a pair."""
+        progress = self.progress
         begun = time.perf_counter()
         begins = dict(zip(pair, self.tables.open(pair), strict=True))
-        self.seconds += time.perf_counter() - begun
+        progress.seconds += time.perf_counter() - begun
         size = self.options.batch_size
-        for batch, rows in enumerate(np.split(edges, range(size, len(edges), size))):
-            if batch < self.place.batch or not len(rows):
-                continue
+        for begin in range(size * progress.batch, len(edges), size):
             self._look()
             if self._over():
                 break
             begun = time.perf_counter()
-            loss = self._update(begins, self.graph.train[rows], (index, batch))
-            self.losses = self.losses[0] + loss, self.losses[1] + 1
-            self.seconds += time.perf_counter() - begun
-            self.edges += len(rows)
-            self.place = TrainingPosition(self.place.epoch, index, batch + 1)
-        self.place = TrainingPosition(self.place.epoch, index + 1)
+            rows = edges[begin : begin + size]
+            progress.loss += self._update(begins, self.graph.train[rows])
+            progress.updates += 1
+            progress.seconds += time.perf_counter() - begun
+            progress.edges += len(rows)
+            progress.batch += 1
+        progress.pair, progress.batch = progress.pair + 1, 0
 
-    def _update(self, begins: Mapping[int, int], edges: IntArray, where: tuple[int, int]) -> float:
+    def _update(self, begins: Mapping[int, int], edges: IntArray) -> float:
         """Update by edges (b, 3); `begins` has the first row of each open partition."""
-        partitioning = self.tables.partitioning
+        partitioning, progress = self.tables.partitioning, self.progress
         begin = np.array([begins.get(part, 0) for part in range(partitioning.count)])
         local = edges.copy()
         ends = edges[:, [0, 2]]
         local[:, [0, 2]] = begin[partitioning.partition[ends]] + partitioning.offset[ends]
         sizes = [partitioning.sizes[part] for part in begins]
-        drawn = self._rng(0x4E6A, *where).integers(0, sum(sizes), self.options.negatives)
+        drawn = self._rng(0x4E6A, progress.pair, progress.batch).integers(
+            0, sum(sizes), self.options.negatives
+        )
         starts = list(begins.values())
         negatives = np.where(drawn < sizes[0], starts[0] + drawn, starts[-1] + drawn - sizes[0])
         device = self.tables.device
@@ -191,14 +202,14 @@ class EmbeddingTrainer:
         )
         if not math.isfinite(loss):
             raise TrialFailure(
-                "non_finite", f"the training loss is {float(loss)} in epoch {self.place.epoch}"
+                "non_finite", f"the training loss is {float(loss)} in epoch {progress.epoch}"
             )
         adagrad(self.tables.vectors, self.tables.state, *by_entities, self.options.learning_rate)
         adagrad(self.relations, self.state, *by_relations, self.options.learning_rate)
         return float(loss)
 
     def _rng(self, *key: int) -> np.random.Generator:
-        return np.random.default_rng([self.context.seed, self.place.epoch, *key])
+        return np.random.default_rng([self.context.seed, self.progress.epoch, *key])
 
     def _look(self) -> None:
         """Raise if the attempt must end."""
@@ -207,53 +218,36 @@ class EmbeddingTrainer:
 
     def _report(self) -> None:
         """Rank validation edges and report; this does not count as training time."""
-        valid = self.graph.valid
+        valid, progress = self.graph.valid, self.progress
         limit = self.options.evaluate_edges
         if 0 < limit < len(valid):
             valid = valid[np.random.default_rng(0).permutation(len(valid))[:limit]]
-        self.metrics = {
+        progress.metrics = {
             **(self._ranked(valid) if len(valid) else {}),
-            **({"train_loss": self.losses[0] / self.losses[1]} if self.losses[1] else {}),
-            "edges_per_second": self.edges / max(self.seconds, 1e-9),
-            "epoch": float(self.place.epoch),
-            "train_seconds": self._total(),
-            "table_bytes": float(self.tables.bytes),
+            **({"train_loss": progress.loss / progress.updates} if progress.updates else {}),
+            "edges_per_second": progress.edges / max(progress.seconds, 1e-9),
+            "epoch": float(progress.epoch),
+            "train_seconds": self.lost + progress.seconds,
+            "table_bytes": float(self.tables.buffer.nbytes),
         }
-        self.context.emit(self.place.epoch, self.metrics, self.seconds)
+        seconds = self.lost + progress.seconds - self.context.assignment.previous_seconds
+        self.context.emit(progress.epoch, progress.metrics, seconds)
+        progress.reported = progress.epoch
 
     def _ranked(self, edges: IntArray) -> dict[str, float]:
         with torch.no_grad(), matmul_precision("fp32", "highest", self.tables.device):
-            found = ranks(
-                self.tables,
-                self.relations,
-                edges,
-                known(self.graph),
-                self.update,
-                self._look,
+            index = known(self.graph)
+            return summary(
+                ranks(self.tables, self.relations, edges, index, self.update, self._look)
             )
-        return summary(found)
 
     def _save(self, *, wait: bool = True) -> None:
-        """Write a checkpoint of the relations, with links to the files of the partitions.
-
-        A link suffices, because these files are only ever replaced.
-        """
+        """Write a checkpoint of the relations, with links to the files of the partitions."""
         self.tables.flush()
         relations = {"relations": self.relations.cpu(), "relation_state": self.state.cpu()}
-        save_checkpoint(self.context.folder, self.work, relations, self._progress(), wait=wait)
+        save_checkpoint(self.context.folder, self.work, relations, asdict(self.progress), wait=wait)
         self.context.checkpointed()
         self.saved = time.monotonic()
-
-    def _progress(self) -> dict[str, Any]:
-        return {
-            "place": asdict(self.place),
-            "seconds": self.seconds,
-            "edges": self.edges,
-            "losses": self.losses,
-            "reported": self.reported,
-            "metrics": self.metrics,
-            "shape": [self.options.dimension, self.options.partitions],
-        }
 
     def _restore(self) -> dict[str, torch.Tensor] | None:
         """Restore the newest checkpoint.
@@ -265,21 +259,9 @@ class EmbeddingTrainer:
         if found is None:
             return None
         path, progress = found
-        shape = [self.options.dimension, self.options.partitions]
-        if progress["shape"] != shape:
-            raise TrialFailure(
-                "crashed",
-                f"the checkpoint {path} has the shape {progress['shape']}, expected {shape}",
-            )
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir(parents=True)
         for file in path.glob("entities-*.f32"):
             (self.work / file.name).hardlink_to(file)
-        self.place = TrainingPosition(**progress["place"])
-        self.edges = progress["edges"]
-        self.reported = progress["reported"]
-        self.losses = progress["losses"][0], progress["losses"][1]
-        self.metrics = dict(progress["metrics"])
-        earlier = self.context.assignment.previous_seconds
-        self.seconds = max(0.0, float(progress["seconds"]) - earlier)
+        self.progress = Progress(**progress)
         return cast(dict[str, torch.Tensor], load_file(path / "relations.safetensors"))

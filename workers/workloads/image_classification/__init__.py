@@ -13,8 +13,7 @@ from search_spaces.hardware import Hardware
 from workers.data.batch import Batch
 from workers.workload import ParallelPlan
 from workers.workloads._classifier import SCHEDULES, Classifier
-from workers.workloads._data import IntArray
-from workers.workloads._declarative_workload import Options
+from workers.workloads._declarative_workload import IntArray, Options
 
 if TYPE_CHECKING:
     import torch
@@ -69,7 +68,7 @@ class ImageClassification(Classifier):
     @classmethod
     def own(cls, hardware: Hardware) -> Sequence[Parameter]:
         """See `DeclarativeWorkload`."""
-        from .augment import AUGMENTATIONS
+        from .data import AUGMENTATIONS
 
         quality = {"quality"}
         return [
@@ -139,7 +138,7 @@ class ImageClassification(Classifier):
         """`images` (b, 3, size, size) of uint8 and `label` (b,)."""
         import torch
 
-        from .augment import augment
+        from .data import augment
 
         images = self.examples_of(split)
         mine = rows[part]

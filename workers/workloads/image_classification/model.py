@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from search_spaces.errors import UsageError
+from workers.parallel.mesh import balanced
 
 
 @dataclass(frozen=True)
@@ -113,10 +113,6 @@ def stages(model: ImageModel, num_stages: int) -> list[nn.Module]:
     Raises:
         UsageError: `num_stages` is not 1 to 3.
     """
-    if not 1 <= num_stages <= 3:
-        raise UsageError(f"the image model is cut into 1 to 3 stages, got {num_stages}")
     parts: list[nn.Module] = [model.block1, model.block2, model.head]
-    return [
-        ImageStage(*parts[i * 3 // num_stages : (i + 1) * 3 // num_stages])
-        for i in range(num_stages)
-    ]
+    cut = balanced([2.0, 2.0, 1.0], num_stages)
+    return [ImageStage(*parts[stage.start : stage.stop]) for stage in cut]

@@ -13,8 +13,7 @@ from search_spaces.hardware import Hardware
 from workers.data.batch import Batch
 from workers.workload import ParallelPlan
 from workers.workloads._classifier import SCHEDULES, Classifier
-from workers.workloads._data import IntArray
-from workers.workloads._declarative_workload import Options
+from workers.workloads._declarative_workload import IntArray, Options
 
 if TYPE_CHECKING:
     import torch

@@ -1,6 +1,7 @@
 """Reviews: aclImdb (Maas et al. 2011) as a folder or tar.gz, or generated.
 
-https://aclanthology.org/P11-1015
+https://aclanthology.org/P11-1015. Generated ones hold opinions with negation, so that the order of
+words matters.
 """
 
 import re
@@ -15,10 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.errors import DataError
-from workers.data.fetch import find, members
-from workers.workloads._data import check_data_name, folder_of
-
-from .generated import reviews
+from workers.data.fetch import find
+from workers.workloads._declarative_workload import check_data_name, files_of, folder_of
 
 NAMES = ("builtin", "imdb")
 ARCHIVES = ("aclImdb", "aclImdb_v1.tar.gz", "aclImdb_labeled.tar.gz", "aclImdb.tar.gz")
@@ -26,6 +25,56 @@ PAD = 0
 UNKNOWN = 1
 _WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
 _MEMBER = re.compile(r"(?:\./)?aclImdb/(train|test)/(pos|neg)/[^/]+\.txt")
+_ASPECTS = (
+    "plot",
+    "acting",
+    "music",
+    "script",
+    "dialogue",
+    "ending",
+    "camera",
+    "cast",
+    "pace",
+    "humour",
+    "story",
+)
+_GOOD = (
+    "wonderful",
+    "brilliant",
+    "moving",
+    "charming",
+    "clever",
+    "superb",
+    "gripping",
+    "fresh",
+    "elegant",
+    "warm",
+)
+_BAD = (
+    "dreadful",
+    "boring",
+    "clumsy",
+    "dull",
+    "awful",
+    "shallow",
+    "lazy",
+    "noisy",
+    "tedious",
+    "hollow",
+    "stale",
+)
+_ADVERBS = ["", "", "really ", "quite ", "very ", "truly ", "rather "]
+_NEGATIONS = ["not ", "never ", "hardly ", "far from "]
+_FILLERS = (
+    "we saw it on a rainy afternoon",
+    "the film runs for almost two hours",
+    "my brother had told me about it",
+    "it was made in a small town by the sea",
+    "the hall was half empty",
+    "there is a second part in the making",
+    "it is based on a book from the last century",
+    "the lead had played in three films before",
+)
 Int32Array = npt.NDArray[np.int32]
 
 
@@ -118,22 +167,12 @@ def _imdb(source: Path) -> ReviewCorpus:
 
 
 def _read_imdb(source: Path) -> Iterator[tuple[str, str, int]]:
-    for name, content in _files(source):
-        match = _MEMBER.fullmatch(name)
-        if match is None:
-            continue
+    for name, content in files_of(source, lambda name: _MEMBER.fullmatch(name) is not None):
+        _, split, side, _ = name.rsplit("/", 3)
         try:
-            yield match[1], content.decode("utf-8"), int(match[2] == "pos")
+            yield split, content.decode("utf-8"), int(side == "pos")
         except UnicodeDecodeError as error:
             raise DataError(f"{source}: {name} is not UTF-8: {error}") from error
-
-
-def _files(source: Path) -> Iterator[tuple[str, bytes]]:
-    if source.is_dir():
-        for path in sorted(source.glob("*/*/*.txt")):
-            yield f"aclImdb/{path.relative_to(source).as_posix()}", path.read_bytes()
-    else:
-        yield from members(source, lambda name: _MEMBER.fullmatch(name) is not None)
 
 
 def _corpus(reviews: Iterable[tuple[str, str, int]]) -> ReviewCorpus:
@@ -165,3 +204,32 @@ def _corpus(reviews: Iterable[tuple[str, str, int]]) -> ReviewCorpus:
         )
 
     return ReviewCorpus(split_of("train"), split_of("test"), ("<pad>", "<unknown>", *known))
+
+
+def _clause(rng: np.random.Generator, positive: bool) -> str:
+    negated = rng.random() < 0.4
+    words = _GOOD if positive != negated else _BAD
+    adjective = words[rng.integers(len(words))]
+    aspect = _ASPECTS[rng.integers(len(_ASPECTS))]
+    negation = _NEGATIONS[rng.integers(len(_NEGATIONS))] if negated else ""
+    return f"the {aspect} was {negation}{_ADVERBS[rng.integers(len(_ADVERBS))]}{adjective}"
+
+
+def _review(rng: np.random.Generator, positive: bool) -> str:
+    count = 2 * int(rng.integers(1, 4)) + 1
+    agreeing = count // 2 + 1 + int(rng.integers(0, count // 2 + 1))
+    clauses = [_clause(rng, positive == (i < agreeing)) for i in range(count)]
+    clauses += [_FILLERS[i] for i in rng.integers(0, len(_FILLERS), int(rng.integers(1, 5)))]
+    rng.shuffle(clauses)
+    return ". ".join(text.capitalize() for text in clauses) + "."
+
+
+def reviews(count: int, seed: int) -> tuple[list[str], list[int]]:
+    """`count` texts and their labels (1 if most opinions of the text are good), half of each.
+
+    About two of five opinions are negated ("not really wonderful"), and up to half of the opinions
+    contradict the label.
+    """
+    rng = np.random.default_rng([seed, 0x7E47])
+    labels = [int(i % 2) for i in range(count)]
+    return [_review(rng, label == 1) for label in labels], labels

@@ -1,9 +1,8 @@
 """Translation: a Transformer encoder-decoder trained on parallel sentences, scored by BLEU.
 
-The built-in corpus: `builtin`. Other corpora: `data`.
-Subwords: `vocabulary`. Batches: `batches`. The model: `model`, `attention`, `attention_layouts`,
-`loss`, `parallel_plan`. Decoding: `beam_search`, `inference`. Scores: `evaluation`. Trained models:
-`translator`. The command line: `cli`.
+The built-in corpus: `builtin`. Other corpora, language tags: `data`. Subwords: `vocabulary`.
+Batches: `batches`. The model: `model`, `attention`, `attention_layouts`, `loss`, `parallel_plan`.
+Decoding: `beam_search`. Scores: `evaluation`. Trained models and their command: `translator`.
 """
 
 from __future__ import annotations
@@ -13,8 +12,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from search_spaces.errors import UsageError
 from search_spaces.hardware import Hardware
-from search_spaces.knobs.table import CHUNKED_LOSS, COMPILE, COMPILE_SCOPE
+from search_spaces.knobs.table import (
+    ATTENTION_LAYOUT,
+    CHUNKED_LOSS,
+    COMPILE,
+    COMPILE_SCOPE,
+    DROPOUT,
+    LABEL_SMOOTHING,
+    LEARNING_RATE,
+    NUM_HEADS,
+)
 from workers.context import Context
 from workers.data.batch import Batch, CountedRows, PlannedBatch
 from workers.protocol import Metric
@@ -23,15 +32,27 @@ from workers.workload import ParallelPlan, SharedEvaluation
 from workers.workloads._declarative_workload import DeclarativeWorkload, Options, TrainedWorkload
 
 from . import data as _data
-from . import options
 
 if TYPE_CHECKING:
     import torch
 
+    from .batches import Prepared
     from .model import Architecture
-    from .prepare import Prepared
 
 __all__ = ["Translation"]
+
+_WORDS = {
+    "vocabulary_kind": ("bpe", "unigram", "word"),
+    "tokenizer": ("auto", "13a", "zh", "ja-mecab", "char"),
+    "attention_kernel": ("auto", "sdpa", "math", "fused"),
+    "attention_layout": ATTENTION_LAYOUT.choices,
+    "tied_embeddings": (True, False),
+}
+_COUNTS = (
+    *("vocabulary_size", "max_length", "num_layers", "num_decoder_layers", "width", "num_heads"),
+    *("feed_forward_ratio", "batch_tokens", "warmup_updates", "eval_sentences", "beam"),
+)
+_SHARES = ("dropout", "label_smoothing")
 
 
 class Translation(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
@@ -52,8 +73,41 @@ class Translation(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
         Metric("perplexity", "minimize"),
         *TRAINING_METRICS,
     )
-    reads: ClassVar[tuple[str, ...]] = options.ON_REQUEST
-    defaults: ClassVar[Mapping[str, Any]] = options.DEFAULTS
+    reads: ClassVar[tuple[str, ...]] = (
+        "attention_backend",
+        "checkpoint_every",
+        "compile_scope",
+        "chunked_loss",
+    )
+    defaults: ClassVar[Mapping[str, Any]] = {
+        # data
+        "vocabulary_size": 2000,
+        "vocabulary_kind": "bpe",
+        "max_length": 128,
+        "tokenizer": "auto",  # of BLEU, by the script of the references
+        # model
+        "num_layers": 2,
+        "num_decoder_layers": None,  # as num_layers
+        "width": 128,
+        "num_heads": NUM_HEADS.default,
+        "feed_forward_ratio": 4,
+        "dropout": DROPOUT.default,
+        "attention_layout": ATTENTION_LAYOUT.default,
+        "attention_kernel": "auto",
+        "tied_embeddings": True,
+        # training; workers.training has further options
+        "label_smoothing": LABEL_SMOOTHING.default,
+        "batch_tokens": 1024,
+        "learning_rate": LEARNING_RATE.default,
+        "warmup_updates": 100,
+        "optimizer": "adam",
+        "max_epochs": 30,
+        "evaluate_seconds": 8.0,
+        # evaluation
+        "eval_sentences": 400,
+        "beam": 1,
+        "length_penalty": 1.0,
+    }
     smallest: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "data": {"train": 150, "valid": 10},
         "fixed": {
@@ -73,27 +127,48 @@ class Translation(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
     @classmethod
     def knobs(cls, hardware: Hardware) -> Options:
         """Optimizer, batch, architecture, precision, parallelism and runtime switches."""
-        return options.KNOBS
+        return {
+            "optimizer": {
+                "optimizer": False,
+                "learning_rate": {"low": 1e-4, "high": 2e-2},
+                "warmup_updates": {"low": 10, "high": 1000},
+                "weight_decay": False,
+            },
+            "batch": {"unit": "tokens", "batch_tokens": [512, 1024, 2048, 4096]},
+            "architecture": {
+                "width": [64, 96, 128, 192, 256, 384, 512],
+                "dropout": {"low": 0.0, "high": 0.4},
+            },
+            "precision": {},
+            "attention": {},
+            "parallelism": {"plan": ("layers", "tensor", "num_heads", "stages")},
+            "runtime": {
+                "tune": ["matmul_precision", "activation_checkpointing", "compile"],
+                "matmul_precision": {"when": {"precision": "fp32"}},
+            },
+        }
 
     @classmethod
     def check(cls, data: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
         """Check the corpus files and the fixed options; raises DataError or UsageError."""
-        options.check(fixed)
+        _check_options(fixed)
         _data.check(data)
 
     @classmethod
     def metrics_on(cls, data: Mapping[str, Any]) -> tuple[Metric, ...]:
         """See `Workload`; with several language pairs, BLEU of each, such as `bleu_en_de`."""
-        from .language_tags import pairs_of
-
-        return (*cls.metrics, *(Metric(pair.metric, "maximize") for pair in pairs_of(data)))
+        return (*cls.metrics, *(Metric(pair.metric, "maximize") for pair in _data.pairs_of(data)))
 
     @classmethod
     def commands(cls) -> Mapping[str, Callable[[Sequence[str]], None]]:
         """`translate`."""
-        from . import cli
 
-        return {"translate": cli.translate}
+        def translate(arguments: Sequence[str]) -> None:
+            from .translator import main
+
+            main(arguments)
+
+        return {"translate": translate}
 
     def run(self, context: Context) -> Mapping[str, float]:
         """Train; the trial's folder holds the caches and the output."""
@@ -118,12 +193,12 @@ class Translation(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
     @cached_property
     def prepared(self) -> Prepared:
         """The encoded corpus and its vocabulary."""
-        from . import prepare
+        from .batches import prepare
 
         size, longest, kind = (
             self.option(name) for name in ("vocabulary_size", "max_length", "vocabulary_kind")
         )
-        return prepare.prepare(self.data, size, longest, self._folder("cache"), kind)
+        return prepare(self.data, size, longest, self._folder("cache"), kind)
 
     @cached_property
     def architecture(self) -> Architecture:
@@ -150,7 +225,7 @@ class Translation(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
         """A Transformer; for a given seed, the same function under every attention layout."""
         from .model import Transformer
 
-        options.check({name: self.option(name) for name in options.DEFAULTS})
+        _check_options({name: self.option(name) for name in self.defaults})
         return Transformer(self.architecture, self.seed)
 
     def train_batches(self, epoch: int) -> Iterator[Batch]:
@@ -284,3 +359,26 @@ class Translation(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
         if not name:
             return folder
         return (folder.parent if folder.parent.name == "trials" else folder) / name
+
+
+def _check_options(given: Mapping[str, Any]) -> None:
+    """Raise UsageError where an option has no such value."""
+    for name, value in given.items():
+        if name in _WORDS and value not in _WORDS[name]:
+            raise UsageError(f"{name} is one of {', '.join(map(str, _WORDS[name]))}, got {value!r}")
+        if (
+            name in _COUNTS
+            and value is not None
+            and (isinstance(value, bool) or not isinstance(value, int) or value < 1)
+        ):
+            raise UsageError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if name in _SHARES and (
+            isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1
+        ):
+            raise UsageError(f"{name} must be at least 0 and below 1, got {value!r}")
+    width, heads = (given.get(name, Translation.defaults[name]) for name in ("width", "num_heads"))
+    if width % heads or width % 2:
+        raise UsageError(
+            "width must be even and a multiple of num_heads, "
+            f"got width {width} and num_heads {heads}"
+        )

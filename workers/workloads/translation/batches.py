@@ -1,18 +1,23 @@
-"""Batches of similar token counts, made of sentences of similar length."""
+"""From text to ids, and batches of similar token counts from sentences of similar length."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from search_spaces.errors import DataError
 from workers.data.batch import Batch, PlannedBatch
 
-from .data import ParallelCorpus
-from .vocabulary import BOS, EOS, PAD, Vocabulary
+from . import data as corpora
+from .data import ParallelCorpus, Splits
+from .vocabulary import BOS, EOS, PAD, Vocabulary, cached
 
 Ids = npt.NDArray[np.int64]
 _LITTLE = 0.05  # share of padding
@@ -192,8 +197,61 @@ def _rows(lengths: Ids, batch_tokens: int) -> int:
     return rows - rows % _ROWS if rows > _ROWS else rows
 
 
-def padding(batches: list[Batch]) -> float:
-    """Share of padding among all source and target positions."""
-    sides = [batch[key] for batch in batches for key in ("source", "labels")]
-    positions = sum(side.numel() for side in sides)
-    return sum(int((side == PAD).sum()) for side in sides) / max(1, positions)
+@dataclass(frozen=True)
+class Prepared:
+    """Text and ids of a data set under one vocabulary."""
+
+    splits: Splits
+    vocabulary: Vocabulary
+    train: Examples
+    valid: Examples
+
+
+def prepare(
+    data: Mapping[str, Any],
+    vocabulary_size: int,
+    max_length: int,
+    cache: Path | None = None,
+    kind: str = "bpe",
+) -> Prepared:
+    """Read the data set, train or load its vocabulary, and encode it.
+
+    The parent of the attempts does so once; they share the result.
+
+    Args:
+        data: the `data` section.
+        vocabulary_size: entries shared by both languages.
+        max_length: maximum number of ids per sentence; longer training pairs are skipped, longer
+            validation sentences are cut.
+        cache: folder of vocabularies.
+        kind: kind of vocabulary entries, see `vocabulary.KINDS`.
+
+    Raises:
+        DataError: see `data.load`, or every training pair is too long.
+        UsageError: the vocabulary is too small for the corpus.
+    """
+    return _prepare(
+        json.dumps(dict(data), sort_keys=True, default=str),
+        corpora.stamp(data),
+        vocabulary_size,
+        max_length,
+        cache,
+        kind,
+    )
+
+
+@lru_cache(maxsize=2)
+def _prepare(
+    key: str, stamp: object, vocabulary_size: int, max_length: int, cache: Path | None, kind: str
+) -> Prepared:
+    data = json.loads(key)
+    splits = corpora.load(data)
+    texts = [*splits.train.sources, *splits.train.targets]
+    tags = corpora.tags(corpora.pairs_of(data))
+    vocabulary = cached(texts, vocabulary_size, cache, kind, tags)
+    train = Examples.of(splits.train, vocabulary, max_length)
+    if len(train) == 0:
+        raise DataError(f"every training pair has more than max_length {max_length} tokens")
+    return Prepared(
+        splits, vocabulary, train, Examples.of(splits.valid, vocabulary, max_length, cut=True)
+    )

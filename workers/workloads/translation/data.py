@@ -7,27 +7,35 @@ The `data` section of a configuration:
     name: parallel, dir: DIR                    DIR/{train,valid}.{en,de}; `val` or `dev` is `valid`
     name: multi30k, dir: DIR                    the same, in the layout of Multi30k
     [source_language: en, target_language: de]  suffixes of the files in a folder
-    [pairs: [en-de, de-en, en-fr]]              several pairs in their place, see `language_tags`
+    [pairs: [en-de, de-en, en-fr]]              several pairs in their place
 
-Text files may be plain or end in .gz.
+Text files may be plain or end in .gz. With several pairs, a tag before each source names the target
+language. The model learns pairs that have no data, too. This is the recipe of Johnson et al. 2017
+(https://arxiv.org/abs/1611.04558), as Sockeye's tutorial on multilingual models follows it: only
+the data change.
 """
 
 from __future__ import annotations
 
-import gzip
-import zlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from search_spaces.errors import DataError
 from search_spaces.plugins import nearest
-from workers.workloads._data import folder_of, plain_or_gzipped
+from workers.workloads._declarative_workload import (
+    check_data_name,
+    folder_of,
+    plain_or_gzipped,
+    read_lines,
+)
 
-from . import builtin, language_tags
-from .language_tags import LanguagePair
+from . import builtin
 
+T = TypeVar("T")
 _FOLDER_KEYS = ("name", "dir", "source_language", "target_language", "pairs")
 _KEYS = {
     "builtin": ("name", "dir", "train", "valid"),
@@ -36,6 +44,19 @@ _KEYS = {
 }
 _STEMS = {"train": ("train",), "valid": ("valid", "val", "dev")}
 _MIN_PAIRS = 2
+_PAIR = re.compile(r"([A-Za-z]{2,8}(?:_[A-Za-z]+)?)-([A-Za-z]{2,8}(?:_[A-Za-z]+)?)")
+
+
+class LanguagePair(NamedTuple):
+    """A source and a target language."""
+
+    source: str
+    target: str
+
+    @property
+    def metric(self) -> str:
+        """The name of BLEU on the sentences of this pair, such as "bleu_en_de"."""
+        return f"bleu_{self.source}_{self.target}"
 
 
 @dataclass(frozen=True)
@@ -71,7 +92,7 @@ def load(data: Mapping[str, Any]) -> Splits:
             for split, pairs in builtin.splits().items()
         }
         return Splits(parts["train"], parts["valid"])
-    pairs = language_tags.pairs_of(data)
+    pairs = pairs_of(data)
     if pairs:
         return _of_pairs([(_load_folder(data, pair), pair) for pair in pairs])
     languages = (data.get("source_language", "en"), data.get("target_language", "de"))
@@ -95,17 +116,41 @@ def stamp(data: Mapping[str, Any]) -> tuple[tuple[str, int, int], ...]:
     return tuple((str(path), status.st_size, status.st_mtime_ns) for path, status in found)
 
 
+def pairs_of(data: Mapping[str, Any]) -> list[LanguagePair]:
+    """The pairs of a `data` section; none without `pairs`.
+
+    Raises:
+        DataError: the pairs are malformed, or a pair is there twice.
+    """
+    given = data.get("pairs")
+    if given is None:
+        return []
+    if data.get("source_language") or data.get("target_language"):
+        raise DataError("data.pairs names the languages: leave out source_ and target_language")
+    texts = list(map(str, given)) if isinstance(given, list | tuple) else []
+    matches = [_PAIR.fullmatch(text) for text in dict.fromkeys(texts)]
+    found = [LanguagePair(match[1], match[2]) for match in matches if match]
+    if not found or len(found) < len(given):
+        raise DataError(
+            "data.pairs is a list of different language pairs such as [en-de, de-en], "
+            f"got {given!r:.100}"
+        )
+    return found
+
+
+def tags(pairs: Sequence[LanguagePair]) -> tuple[str, ...]:
+    """The tags of language pairs, each an entry of the vocabulary."""
+    return tuple(f"<2{target}>" for target in sorted({pair.target for pair in pairs}))
+
+
 def _check_keys(data: Mapping[str, Any]) -> str:
-    name = data.get("name", "builtin")
-    if name not in _KEYS:
-        hint = nearest(str(name), list(_KEYS))
-        raise DataError(f"data.name is one of {', '.join(_KEYS)}, got {name!r}: {hint}")
+    name = check_data_name(data, tuple(_KEYS))
     for key in data:
         if key not in _KEYS[name]:
             raise DataError(
                 f"data set {name!r} takes no key {key!r}: {nearest(str(key), list(_KEYS[name]))}"
             )
-    return str(name)
+    return name
 
 
 def _count(data: Mapping[str, Any], split: str) -> int | None:
@@ -121,21 +166,25 @@ def _count(data: Mapping[str, Any], split: str) -> int | None:
 
 
 def _of_pairs(found: Sequence[tuple[Splits, LanguagePair]]) -> Splits:
-    """One data set of several language pairs in turn."""
+    """One data set of several language pairs in turn; each source begins with a tag."""
 
     def merged(parts: Sequence[ParallelCorpus]) -> ParallelCorpus:
         sources = [
-            language_tags.tagged(part.sources, pair.target)
+            [f"<2{pair.target}> {text}" for text in part.sources]
             for part, (_, pair) in zip(parts, found, strict=True)
         ]
-        targets = [part.targets for part in parts]
-        return ParallelCorpus(language_tags.in_turn(sources), language_tags.in_turn(targets))
+        return ParallelCorpus(_in_turn(sources), _in_turn([part.targets for part in parts]))
 
     return Splits(
         merged([splits.train for splits, _ in found]),
         merged([splits.valid for splits, _ in found]),
-        language_tags.in_turn([[pair] * len(splits.valid) for splits, pair in found]),
+        _in_turn([[pair] * len(splits.valid) for splits, pair in found]),
     )
+
+
+def _in_turn(columns: Sequence[Sequence[T]]) -> list[T]:
+    """The first line of each column, then the second; so every beginning has all pairs."""
+    return [line for row in zip_longest(*columns) for line in row if line is not None]
 
 
 def _load_folder(data: Mapping[str, Any], pair: LanguagePair) -> Splits:
@@ -151,36 +200,22 @@ def _load_folder(data: Mapping[str, Any], pair: LanguagePair) -> Splits:
 
 
 def _read_pair(source: Path, target: Path) -> ParallelCorpus:
-    """Read two files of aligned lines, with LF or CR LF; outer white space is removed."""
-    columns = [_read_lines(source), _read_lines(target)]
+    """Read two files of aligned lines."""
+    columns = [_read_texts(source), _read_texts(target)]
     if len(columns[0]) != len(columns[1]):
         raise DataError(
             f"{source} and {target} must have the same number of lines, "
             f"got {len(columns[0])} and {len(columns[1])}"
         )
-    if not columns[0]:
-        raise DataError(f"{source}: the file is empty")
     return ParallelCorpus(*columns)
 
 
-def _read_lines(path: Path) -> list[str]:
-    try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from None
-    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    if not lines[-1].strip():
+def _read_texts(path: Path) -> list[str]:
+    """Lines without outer white space; any other line break inside one becomes a blank."""
+    lines = [" ".join(line.split()) for line in read_lines(path)]
+    if len(lines) > 1 and not lines[-1]:
         lines.pop()  # the text after the last line break
-    return [_decode(path, number, line) for number, line in enumerate(lines, 1)]
-
-
-def _decode(path: Path, number: int, line: bytes) -> str:
-    """A line without outer white space; any other line break inside becomes a blank."""
-    try:
-        text = " ".join(line.decode().split())
-    except UnicodeDecodeError as error:
-        bad = f"byte {line[error.start]:#04x} at position {error.start}"
-        raise DataError(f"{path}:{number}: not UTF-8: {bad}") from None
-    if not text:
+    if "" in lines:
+        number = lines.index("") + 1
         raise DataError(f"{path}:{number}: the line is empty; each line needs a translation")
-    return text
+    return lines

@@ -16,10 +16,9 @@ from torch import nn
 from workers.device.precision import wide
 from workers.files import Folder
 
-from .batches import Examples, Ids
+from .batches import Examples, Ids, Prepared
 from .beam_search import SearchOptions, translate
 from .model import Transformer
-from .prepare import Prepared
 from .vocabulary import PAD
 
 _BATCH = 64

@@ -1,24 +1,31 @@
-"""Trained models as folders of weights, vocabulary and architecture: `export` and `Translator`."""
+"""Trained models as folders of weights, vocabulary and architecture: `export` and `Translator`.
+
+The command `python -m workers translation translate --model DIR < TEXT`: `main`.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from search_spaces.errors import DataError
+from search_spaces.errors import DataError, UsageError
 from workers.device.peak_memory import allocate_by, keep_few_kernels
 from workers.export import NoCheckpoint
 from workers.training import checkpoint
 
 from . import attention_layouts
 from .beam_search import SearchOptions, translate
+from .evaluation import score
 from .model import Architecture, Transformer
 from .vocabulary import EOS, Vocabulary, save
 
@@ -30,6 +37,7 @@ _log = logging.getLogger(__name__)
 VOCABULARY = "vocabulary.model"
 _WEIGHTS = "model.safetensors"
 _ARCHITECTURE = "architecture.json"
+_CHUNK = 4096  # lines read at once, so that memory does not grow with the text
 
 
 def export(workload: Translation, trial: Path, target: Path) -> Mapping[str, str]:
@@ -77,25 +85,26 @@ class Translator:
             DataError: a file is missing or damaged, or the files do not fit together.
         """
         try:
-            trained = Architecture(**json.loads((folder / _ARCHITECTURE).read_text()))
-            # The packed layout needs one matrix product instead of two.
-            architecture = replace(trained, layout="packed")
             vocabulary = Vocabulary((folder / VOCABULARY).read_bytes())
-            state = load_file(folder / _WEIGHTS)
-        except (OSError, ValueError, TypeError, SafetensorError) as error:
-            raise DataError(f"{folder} does not hold an exported model: {error}") from None
-        if len(vocabulary) != architecture.vocabulary_size:
-            raise DataError(
-                f"{folder}: the vocabulary has {len(vocabulary)} entries, "
-                f"the model {architecture.vocabulary_size}"
+            architecture = replace(
+                Architecture(**json.loads((folder / _ARCHITECTURE).read_text())),
+                layout="packed",  # needs one matrix product instead of two
+                vocabulary_size=len(vocabulary),
             )
-        model = Transformer(architecture)
-        try:
+            model = Transformer(architecture)
+            weights = load_file(folder / _WEIGHTS)
             model.load_state_dict(
-                attention_layouts.native(state, architecture.layout, architecture.head_dim)
+                attention_layouts.native(weights, architecture.layout, architecture.head_dim)
             )
-        except (RuntimeError, KeyError) as error:
-            raise DataError(f"{folder}: the weights do not fit the architecture: {error}") from None
+        except (
+            OSError,
+            LookupError,
+            RuntimeError,
+            SafetensorError,
+            TypeError,
+            ValueError,
+        ) as error:
+            raise DataError(f"{folder} does not hold an exported model: {error}") from None
         keep_few_kernels(64)  # enough for one batch size and its remainders
         allocate_by(32 << 20, 64 << 20)  # else every batch maps memory for its keys anew
         return cls(model.eval(), vocabulary)
@@ -114,3 +123,48 @@ class Translator:
         for i, text in zip(wanted, self.vocabulary.decode(ids), strict=True):
             results[i] = text
         return results
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Translate standard input to standard output; with `--reference` print BLEU instead.
+
+    Raises:
+        UsageError: the references cannot be read, or are not as many as the lines.
+        DataError: the model cannot be read.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m workers translation translate",
+        description="Translate standard input, one sentence per line.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--model", required=True, type=Path, help="folder that training or a sweep exported")
+    add("--reference", type=Path, metavar="FILE", help="print BLEU against its lines in place")
+    add("--beam", type=int, default=5, help="hypotheses per sentence")
+    given = parser.parse_args(arguments)
+    if given.beam < 1:
+        parser.error("--beam must be at least 1")
+    references = _references(given.reference) if given.reference else None
+    translator = Translator.load(given.model)
+    lines = (line.decode(errors="replace").rstrip("\r\n") for line in sys.stdin.buffer)
+    translations = []
+    while chunk := list(islice(lines, _CHUNK)):
+        texts = translator.translate(chunk, SearchOptions(given.beam, batch=64))
+        if references is None:
+            print(*texts, sep="\n")
+        else:
+            translations += texts
+    if references is None:
+        return
+    if len(translations) != len(references):
+        raise UsageError(
+            f"standard input has {len(translations)} lines, {given.reference} {len(references)}"
+        )
+    print(f"BLEU {score(translations, references).bleu:.2f}")
+
+
+def _references(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--reference {path} cannot be read: {error}") from error

@@ -38,15 +38,8 @@ class Vocabulary:
     def __init__(self, proto: bytes) -> None:
         try:
             self._processor: Any = sentencepiece.SentencePieceProcessor(model_proto=proto)
-            ids = tuple(
-                getattr(self._processor, f"{name}_id")() for name in ("pad", "unk", "bos", "eos")
-            )
         except (RuntimeError, TypeError) as error:
             raise DataError(f"not a sentencepiece model: {error}") from None
-        if ids != (PAD, UNK, BOS, EOS):
-            raise DataError(
-                f"the vocabulary's ids of pad, unk, bos and eos must be 0, 1, 2 and 3, got {ids}"
-            )
         self.proto = proto
 
     def __len__(self) -> int:

@@ -6,16 +6,14 @@ import pytest
 import torch
 
 from workers.workloads.translation.batches import Examples
-from workers.workloads.translation.builtin import splits
-from workers.workloads.translation.data import ParallelCorpus
+from workers.workloads.translation.data import ParallelCorpus, load
 from workers.workloads.translation.model import Architecture, Transformer
 from workers.workloads.translation.vocabulary import Vocabulary, train
 
 
 @pytest.fixture(scope="session")
 def corpus() -> ParallelCorpus:
-    sources, targets = zip(*splits()["train"][:3000], strict=True)
-    return ParallelCorpus(sources, targets)
+    return load({"train": 3000, "valid": 2}).train
 
 
 @pytest.fixture(scope="session")

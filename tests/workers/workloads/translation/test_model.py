@@ -1,4 +1,4 @@
-"""Attention layouts and kernels, masks, checkpoints, the loss, dropout, pipeline stages."""
+"""The model (layouts and kernels of attention, masks, checkpoints, loss, stages), and decoding."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import itertools
 
 import pytest
 import torch
+from counting import Counting
 from torch.nn import functional
 
 from workers.workloads.translation import attention_layouts
+from workers.workloads.translation.beam_search import SearchOptions, translate
 from workers.workloads.translation.loss import cross_entropy, linear_cross_entropy
 from workers.workloads.translation.model import Dropout
 from workers.workloads.translation.parallel_plan import cut, plan
-from workers.workloads.translation.vocabulary import PAD
+from workers.workloads.translation.vocabulary import BOS, EOS, PAD
 
 LAYOUTS = ("interleaved", "separate", "packed")
 KERNELS = ("sdpa", "math", "fused")
@@ -49,51 +51,45 @@ def canonical_gradients(model, batch):
 
 def test_every_layout_and_kernel_computes_the_same_function(build, batch):
     reference = build(layout="separate", kernel="math")
-    logits, gradients = canonical_gradients(reference, batch)
+    expected = canonical_gradients(reference, batch)
     for layout, kernel in itertools.product(LAYOUTS, KERNELS):
         model = with_weights_of(build(seed=2, layout=layout, kernel=kernel), reference)
-        other_logits, other_gradients = canonical_gradients(model, batch)
-        torch.testing.assert_close(other_logits, logits, atol=1e-5, rtol=1e-5)
-        assert other_gradients.keys() == gradients.keys()
-        for name, gradient in gradients.items():
-            torch.testing.assert_close(other_gradients[name], gradient, atol=1e-5, rtol=1e-5)
+        found = canonical_gradients(model, batch)
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_a_checkpoint_round_trip_through_all_layouts_is_bit_identical(build):
-    first = build(layout="interleaved")
-    state, layout = first.state_dict(), "interleaved"
-    for following in ("packed", "separate", "interleaved"):
+    first = build(layout="interleaved").state_dict()
+    state = first
+    for layout, following in itertools.pairwise(("interleaved", *LAYOUTS[::-1])):
         state = attention_layouts.native(
             attention_layouts.canonical(state, layout, 8), following, 8
         )
         assert state.keys() == build(layout=following).state_dict().keys()
-        layout = following
-    for name, tensor in first.state_dict().items():
-        assert torch.equal(state[name], tensor), name
+    torch.testing.assert_close(state, dict(first), rtol=0, atol=0)
 
 
 def test_weights_are_a_function_of_the_seed_whatever_the_layout(build):
     states = [
-        attention_layouts.canonical(build(layout=layout, noise=False).state_dict(), layout, 8)
-        for layout in LAYOUTS
+        attention_layouts.canonical(
+            build(seed=seed, layout=layout, noise=False).state_dict(), layout, 8
+        )
+        for seed, layout in [(1, "interleaved"), (1, "separate"), (1, "packed"), (3, "packed")]
     ]
-    other = attention_layouts.canonical(build(seed=3, noise=False).state_dict(), "interleaved", 8)
-    for name, tensor in states[0].items():
-        assert torch.equal(tensor, states[1][name])
-        assert torch.equal(tensor, states[2][name])
-    assert not torch.equal(
-        other["encoder.layers.0.attention.key.weight"],
-        states[0]["encoder.layers.0.attention.key.weight"],
-    )
+    for other in states[1:3]:
+        torch.testing.assert_close(other, states[0], rtol=0, atol=0)
+    name = "encoder.layers.0.attention.key.weight"
+    assert not torch.equal(states[3][name], states[0][name])
 
 
 @pytest.mark.parametrize(("layout", "kernel"), itertools.product(LAYOUTS, KERNELS))
 def test_padding_changes_nothing(build, batch, layout, kernel):
     model = build(layout=layout, kernel=kernel)
     together = model(batch["source"], batch["shifted"])
-    alone = []
-    for source, target in zip(batch["source"], batch["shifted"], strict=True):
-        alone.append(model(source[source != PAD][None], target[target != PAD][None]))
+    alone = [
+        model(source[source != PAD][None], target[target != PAD][None])
+        for source, target in zip(batch["source"], batch["shifted"], strict=True)
+    ]
     torch.testing.assert_close(together, torch.cat(alone), atol=1e-5, rtol=1e-5)
 
 
@@ -111,21 +107,15 @@ def test_no_position_sees_a_later_one(build, batch, kernel):
 @pytest.mark.parametrize("rows", [3, 600])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_loss_without_logits_is_the_loss(rows, smoothing):
-    hidden, weight = (
-        torch.randn(rows, 16, requires_grad=True),
-        torch.randn(11, 16, requires_grad=True),
-    )
+    inputs = [torch.randn(n, 16, requires_grad=True) for n in (rows, 11)]
     labels = torch.arange(rows) % 11
-    ours = linear_cross_entropy(hidden, weight, labels, smoothing)
-    found = torch.autograd.grad(ours * 3, (hidden, weight))
+    ours = linear_cross_entropy(*inputs, labels, smoothing)
     theirs = functional.cross_entropy(
-        hidden @ weight.t(), labels, reduction="sum", label_smoothing=smoothing
+        inputs[0] @ inputs[1].t(), labels, reduction="sum", label_smoothing=smoothing
     )
     torch.testing.assert_close(ours, theirs)
-    for gradient, expected in zip(
-        found, torch.autograd.grad(theirs * 3, (hidden, weight)), strict=True
-    ):
-        torch.testing.assert_close(gradient, expected, atol=1e-4, rtol=1e-5)
+    found, expected = (torch.autograd.grad(loss * 3, inputs) for loss in (ours, theirs))
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-5)
 
 
 def test_a_model_that_is_given_labels_returns_their_loss(build, batch):
@@ -162,16 +152,118 @@ def test_stages_compute_what_the_whole_computes(build, batch, num_stages, tied):
         hidden = result if isinstance(result, tuple) else (result,)
     real = batch["labels"] != PAD
     torch.testing.assert_close(hidden[0][real], model(batch["source"], batch["shifted"]))
-    names = {name for stage in stages for name, _ in stage.named_parameters()}
-    assert names == {name for name, _ in model.named_parameters()}
+    names = (name for stage in stages for name, _ in stage.named_parameters())
+    assert set(names) == dict(model.named_parameters()).keys()
 
 
-def test_the_plan_names_modules_of_the_model(build):
-    model = build()
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_plan_names_modules_of_the_model(build, layout):
+    model = build(layout=layout)
     found = plan(model.architecture)
-    for name in (*found.layers, *(name.replace("*", "1") for name in found.tensor)):
-        model.get_submodule(name)
-    for layout in LAYOUTS:
-        model = build(layout=layout)
-        for name in plan(model.architecture).tensor:
-            model.get_submodule(name.replace("*", "1"))
+    for name in (*found.layers, *found.tensor):
+        model.get_submodule(name.replace("*", "1"))
+
+
+# Greedy and beam search against plain recomputation, on a model with confident, varied output.
+
+
+@pytest.fixture
+def sources(examples):
+    ids, offsets = examples.sources.ids, examples.sources.offsets
+    return [ids[offsets[i] : offsets[i + 1]].tolist() for i in range(9)]
+
+
+@pytest.fixture
+def sharp(build):
+    """Random weights whose next tokens differ in probability and include EOS now and then."""
+
+    def make(**settings):
+        model = build(tied=False, **settings)
+        generator = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            model.projection.weight.normal_(std=0.4, generator=generator)
+            model.projection.weight[EOS] *= 2
+        return model
+
+    return make
+
+
+def scores_without_cache(model, source, hypothesis):
+    """Log-probabilities (v,) of what follows a hypothesis, padding, unknown and BOS left out."""
+    logits = model(source, torch.tensor([[BOS, *hypothesis]]))[-1]
+    logits[:EOS] = -torch.inf
+    return logits.log_softmax(-1)
+
+
+@pytest.mark.parametrize(
+    ("layout", "kernel"), itertools.product(("interleaved", "separate", "packed"), ("sdpa", "math"))
+)
+def test_cached_greedy_search_equals_plain_recomputation(sharp, sources, layout, kernel):
+    model = sharp(layout=layout, kernel=kernel)
+    search = SearchOptions(max_ratio=1.0, max_extra=3, batch=4)
+    with torch.no_grad():
+        expected = [
+            plain_beam(model, torch.tensor([s]), search.max_length(len(s), 64), 1, 0.0, 5.0)
+            for s in sources
+        ]
+    found = translate(model, sources, search)
+    assert [ids[: len(e)] for ids, e in zip(found, expected, strict=True)] == expected
+    assert len({len(ids) for ids in found}) > 1
+
+
+def plain_beam(model, source, room, beam, alpha, base):
+    # Keeps the `beam` best by normalised score; finished ones stay.
+    beams = [(0.0, [], False)]
+
+    def value(hypothesis):
+        score, ids, finished = hypothesis
+        return score / ((base + len(ids) + finished) / (base + 1)) ** alpha
+
+    for _ in range(room):
+        candidates = [h for h in beams if h[2]]
+        for score, ids, finished in beams:
+            if not finished:
+                logs = scores_without_cache(model, source, ids)
+                likely = (logs[EOS + 1 :].topk(beam).indices + EOS + 1).tolist()
+                candidates += [(score + float(logs[t]), [*ids, t], False) for t in likely]
+                candidates.append((score + float(logs[EOS]), ids, True))
+        beams = sorted(candidates, key=value, reverse=True)[:beam]
+        if all(finished for *_, finished in beams):
+            break
+    return max([h for h in beams if h[2]] or beams, key=value)[1]
+
+
+@pytest.mark.parametrize(("alpha", "base"), [(0.0, 5.0), (1.0, 5.0), (1.0, 0.0)])
+def test_beam_search_equals_a_plain_one(sharp, sources, alpha, base):
+    model = sharp()
+    search = SearchOptions(
+        beam=3, length_penalty=alpha, length_base=base, max_ratio=0.0, max_extra=8, batch=5
+    )
+    with torch.no_grad():
+        expected = [plain_beam(model, torch.tensor([s]), 8, 3, alpha, base) for s in sources]
+    assert translate(model, sources, search) == expected
+    assert expected != translate(model, sources, SearchOptions(beam=1, max_ratio=0.0, max_extra=8))
+
+
+def test_the_order_and_size_of_batches_do_not_matter(sharp, sources):
+    model = sharp()
+    one = translate(model, sources, SearchOptions(beam=4, batch=1, max_ratio=0.0, max_extra=12))
+    many = translate(
+        model, sources[::-1], SearchOptions(beam=4, batch=7, max_ratio=0.0, max_extra=12)
+    )[::-1]
+    assert one == many
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_gpu_is_asked_every_eight_tokens_and_finds_the_same(sharp, sources, beam, monkeypatch):
+    search = SearchOptions(beam=beam)
+    expected = translate(sharp(), sources, search)
+    waits = {}
+    for interval in (1, 8):
+        monkeypatch.setattr(
+            "workers.workloads.translation.beam_search.look_interval", lambda device, n=interval: n
+        )
+        with Counting() as counting:
+            assert translate(sharp(), sources, search) == expected
+        waits[interval] = counting.waits
+    assert waits[8] < waits[1] / 4
