@@ -13,8 +13,8 @@ from torch._inductor import list_mode_options
 from toy import Toy
 
 from search_spaces.errors import UsageError
-from search_spaces.knobs import float8
-from search_spaces.knobs.float8 import Float8Knob
+from search_spaces.knobs import table
+from search_spaces.knobs.table import Float8Knob
 from workers.context import Context
 from workers.protocol import Assignment
 from workers.run import run
@@ -126,10 +126,10 @@ def large(width: int) -> nn.Module:
 
 def test_float8_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     values = {"float8": "rowwise", "precision": "bf16"}
-    monkeypatch.setattr(float8, "find_spec", lambda name: None)
+    monkeypatch.setattr(table, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match="float8 needs the package torchao: pip install"):
         Float8Knob().change(large(64), values)
-    monkeypatch.setattr(float8, "find_spec", lambda name: name)
+    monkeypatch.setattr(table, "find_spec", lambda name: name)
     with pytest.raises(UsageError, match=r"float8 needs an NVIDIA GPU of capability 9\.0"):
         Float8Knob().change(large(64), values)
     Float8Knob().change(large(64), {})
@@ -140,7 +140,7 @@ def test_float8_takes_large_layers_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     torchao = pytest.importorskip("torchao.float8")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
-    monkeypatch.setattr(float8, "MIN_FEATURES", 64)
+    monkeypatch.setattr(table, "MIN_FEATURES", 64)
     plain = torchao.convert_to_float8_training
 
     def emulated(model: nn.Module, *, config: Any, module_filter_fn: Any) -> nn.Module:

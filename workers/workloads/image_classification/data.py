@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from workers.data.fetch import find
+from workers.data import find
 from workers.workloads._data import check_data_name, folder_of
 
 from . import generated

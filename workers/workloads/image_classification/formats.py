@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.errors import DataError, needs
-from workers.data.fetch import members
+from workers.data import members
 
 SHAPE = (3, 32, 32)
 RECORD = 1 + 3 * 32 * 32

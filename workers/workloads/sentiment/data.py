@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.errors import DataError
-from workers.data.fetch import find, members
+from workers.data import find, members
 from workers.workloads._data import check_data_name, folder_of
 
 from .generated import reviews

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from search_spaces.hardware import Hardware
 from search_spaces.knobs.table import CHUNKED_LOSS, COMPILE, COMPILE_SCOPE
 from workers.context import Context
-from workers.data.batch import Batch, CountedRows, PlannedBatch
+from workers.data import Batch, CountedRows, PlannedBatch
 from workers.protocol import Metric
 from workers.training.settings import TRAINING_METRICS
 from workers.workload import ParallelPlan, SharedEvaluation

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from workers.data.batch import Batch, PlannedBatch
+from workers.data import Batch, PlannedBatch
 
 from .data import ParallelCorpus
 from .vocabulary import BOS, EOS, PAD, Vocabulary

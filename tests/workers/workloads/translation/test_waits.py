@@ -8,7 +8,7 @@ import pytest
 import torch
 from counting import Counting
 
-from workers.data.batch import BatchShare
+from workers.data import BatchShare
 from workers.device.fake_tensors import planned_for
 from workers.workloads.translation import Translation
 
