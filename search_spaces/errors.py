@@ -161,10 +161,8 @@ def hinted(function: F) -> F:
         try:
             signature.bind(*given, **keywords)
         except TypeError as error:
-            for name in keywords.keys() - signature.parameters:
-                words = f"{error}{hint(name, signature.parameters)}"
-                raise TypeError(f"{function.__name__}() {words}") from None
-            raise
+            hints = [hint(n, signature.parameters) for n in keywords.keys() - signature.parameters]
+            raise TypeError(f"{function.__name__}() {error}{''.join(hints[:1])}") from None
         return function(*given, **keywords)
 
     return cast(F, checked)

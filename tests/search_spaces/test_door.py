@@ -140,10 +140,14 @@ def test_what_is_not_given() -> None:
         Float("x", 0, 1, default=0.25, when={"kind": "b"}),
         Int("n", 0, 4),
     )
-    assert space.accept({}) == {"kind": "a", "n": 2}
-    assert space.accept({"kind": "b"}) == {"kind": "b", "x": 0.25, "n": 2}
-    assert space.accept({"kind": "b"}, rest={"x": 0.5, "n": 9}) == {"kind": "b", "x": 0.5, "n": 2}
-    assert space.accept({"x": 0.5, "other": 1}, surplus=True) == {"kind": "a", "n": 2}
+    options: dict[str, Any]
+    for params, options, found in (
+        ({}, {}, {"kind": "a", "n": 2}),
+        ({"kind": "b"}, {}, {"kind": "b", "x": 0.25, "n": 2}),
+        ({"kind": "b"}, {"rest": {"x": 0.5, "n": 9}}, {"kind": "b", "x": 0.5, "n": 2}),
+        ({"x": 0.5, "other": 1}, {"surplus": True}, {"kind": "a", "n": 2}),
+    ):
+        assert space.accept(params, **options) == found
     for given_, said in (
         ({"x": 0.5}, "x is active only when kind is 'b'; leave it out, got 0.5"),
         ({"knd": "a"}, "unknown parameter 'knd': did you mean 'kind'"),

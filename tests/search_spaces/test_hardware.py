@@ -15,11 +15,9 @@ T4 = Gpu("T4", 16 * 2**30, (7, 5), False)
 def test_this_machine() -> None:
     found = detect()
     assert 1 <= found.num_cpus <= (os.cpu_count() or 1)
-    assert found.memory_bytes > 2**28
-    assert found.host
+    assert found.memory_bytes > 2**28, found.host
     assert {"fp32", "gloo"} <= {*found.precisions, *found.backends}
-    assert not any(map(found.lacks, (*found.precisions, *found.backends)))
-    assert set(found.slow) <= {"bf16", "fp16"}
+    assert not any(map(found.lacks, {*found.precisions, *found.backends, *found.slow}))
 
 
 def test_json_gives_it_back() -> None:

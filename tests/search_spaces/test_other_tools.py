@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,10 @@ WORDS = {
 
 @pytest.mark.parametrize("word", WORDS)
 def test_a_keyword_of_another_library(word: str) -> None:
-    calls: tuple[Any, ...] = (automl.sweep, automl.Optimizer)
-    for call in calls:
-        arguments: tuple[Any, ...] = (print, {"x": (0, 1)}, "minimize loss")
+    keywords: dict[str, Any] = {word: 1}
+    for call in (partial(automl.sweep, print), automl.Optimizer):
         with pytest.raises(TypeError, match="unexpected keyword argument") as caught:
-            call(*arguments[call is not automl.sweep :], **{word: 1})
+            call({"x": (0, 1)}, "minimize loss", **keywords)
         assert WORDS[word] in str(caught.value)
 
 

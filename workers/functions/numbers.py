@@ -120,18 +120,16 @@ def returned(result: Any, goals: Sequence[str]) -> dict[str, float]:
         return {}
     if isinstance(result, tuple | list) and len(result) == len(goals) > 1:
         result = dict(zip(goals, result, strict=True))
-    if isinstance(result, Mapping):
-        try:
+    said, own = "", _own(goals)
+    try:
+        if isinstance(result, Mapping):
             return numbers_of(result)
-        except TrialFailure as error:
-            raise WrongReturn(error.kind, error.message) from None
-    goals = _own(goals)
-    with suppress(TrialFailure):
-        if len(goals) == 1 and not isinstance(result, bool | list | tuple):
-            return numbers_of({goals[0]: result})
-    raise WrongReturn(
-        "missing_metric", f"the objective returned {described(result)}. {what_to_return(goals)}"
-    )
+        if len(own) == 1 and not isinstance(result, bool | list | tuple):
+            return numbers_of({own[0]: result})
+    except TrialFailure as error:
+        said = error.message if isinstance(result, Mapping) else ""
+    usual = f"the objective returned {described(result)}. {what_to_return(goals)}"
+    raise WrongReturn("missing_metric", said or usual)
 
 
 def what_to_return(goals: Sequence[str]) -> str:
