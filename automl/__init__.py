@@ -53,9 +53,9 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
-        from search_spaces.other_tools import unknown_attribute
+        from search_spaces.errors import no_attribute
 
-        raise unknown_attribute(f"module {__name__!r}", name, __all__)
+        no_attribute(f"module {__name__!r}", name, __all__)
     value = getattr(import_module(_LAZY[name]), name)
     globals()[name] = value
     return value

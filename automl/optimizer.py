@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from search_spaces import Space
-from search_spaces.other_tools import hinted
+from search_spaces.errors import hinted
 from search_spaces.validation import show
 from workers.functions.suggesting import Asking, Suggesting
 from workers.protocol import Asked, Ending, Metric, Metrics, Outcome, Params, Report

@@ -8,7 +8,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from search_spaces.other_tools import no_attribute
+from search_spaces.errors import no_attribute
 
 from .core import Snapshot, Trial, TrialState, arguments, ranking, text
 from .errors import AutomlError, UsageError, needs
@@ -160,7 +160,7 @@ class Result:
         return import_module("automl.integrations.optuna_view").figure(self.snapshot, name)
 
     def __getattr__(self, name: str) -> NoReturn:
-        no_attribute(self, name)
+        no_attribute("a result", name, dir(self))
 
     def _repr_html_(self) -> str:
         return cast("str", import_module("automl.report.page").card(self.snapshot))

@@ -16,7 +16,7 @@ from automl.core.text import told_how_to_resume
 from automl.core.trial import LearningCurve
 from search_spaces import Space
 from search_spaces.change import changes
-from search_spaces.other_tools import hinted
+from search_spaces.errors import hinted
 from workers.protocol import Event, Metric, Report
 
 from .control.beginning import (

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .errors import AutomlError, SpaceError, UsageError
+from .errors import AutomlError, SpaceError, UsageError, no_attribute
 
 if TYPE_CHECKING:
     from .parameters import Choice, Float, Int, Parameter
@@ -32,7 +32,7 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        no_attribute(f"module {__name__!r}", name, __all__)
     value = getattr(import_module(f".{_LAZY[name]}", __name__), name)
     globals()[name] = value
     return value

@@ -1,7 +1,7 @@
-"""A space that changes while the trials of the earlier one stay known."""
+"""Spaces that change while earlier trials stay known: by a person, or by what trials ask for."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from .parameters import (
     TOLERANCE,
@@ -15,7 +15,8 @@ from .parameters import (
 from .space import Space
 from .validation import check
 
-_NEW_SWEEP = "begin a new sweep that learns from this one (prior=sweep:NAME)"
+MAX_VALUES: Final = 100  # of a number on which a condition may depend
+_NEW_SWEEP: Final = "begin a new sweep that learns from this one (prior=sweep:NAME)"
 
 
 def joined(before: Space, after: Space, tried: Iterable[Params] = ()) -> Space:
@@ -116,3 +117,119 @@ def joined_range(before: NumberParameter, after: NumberParameter) -> Mapping[str
     if abs(cells - round(cells)) > TOLERANCE:
         step = None  # the grids differ
     return {"low": low, "high": high, "step": step}
+
+
+class Asks(NamedTuple):
+    """What one trial asked for.
+
+    Args:
+        params: the values that it got.
+        asked: the range of each, as `parameter_of` reads it.
+        whole: it has run to its end, so what it did not ask for does not belong to it.
+    """
+
+    params: Params
+    asked: Mapping[str, Mapping[str, Any]]
+    whole: bool
+
+
+def parameter_of(asked: Mapping[str, Any]) -> Parameter:
+    """The parameter that was asked for; its `line` is left out."""
+    return parameter_from_dict({key: value for key, value in asked.items() if key != "line"})
+
+
+def same_kind(one: Parameter, other: Parameter) -> bool:
+    """Whether two ranges may belong to one parameter: numbers of one scale, or equal choices."""
+    kept = ("log", "choices", "ordered")
+    first, second = ([p.kind, *map(p.domain().get, kept)] for p in (one, other))
+    return repr(first) == repr(second)
+
+
+def explains(space: Space, trial: Asks) -> bool:
+    """Whether the space says what the trial asked for, so that nothing is learned from it."""
+    names = trial.asked.keys()
+    active = set(space.active(trial.params))
+    return (names == active if trial.whole else names <= active) and all(
+        space.parameters[name].domain() == parameter_of(asked).domain()
+        for name, asked in trial.asked.items()
+    )
+
+
+def learned(trials: Iterable[Asks]) -> tuple[Space, list[str]]:
+    """The smallest space with everything that trials asked for.
+
+    A parameter is conditional if the values of earlier ones tell the trials that asked for it from
+    those that ran to their end without.
+
+    Returns:
+        The space, and the names whose ranges differ.
+    """
+    known = [trial for trial in trials if trial.asked]
+    ranges: dict[str, Parameter] = {}
+    asked: dict[str, list[Asks]] = {}
+    moved: dict[str, None] = {}
+    for trial in known:
+        for name, data in trial.asked.items():
+            earlier = asked.setdefault(name, [])
+            if not earlier or data != earlier[-1].asked[name]:
+                wanted = parameter_of(data)
+                before = ranges.setdefault(name, wanted)
+                if before.domain() != wanted.domain():
+                    moved[name] = None
+                    if isinstance(before, NumberParameter) and isinstance(wanted, NumberParameter):
+                        wide = {**before.to_dict(), **joined_range(before, wanted)}
+                        ranges[name] = parameter_from_dict(wide)
+            earlier.append(trial)
+    found: dict[str, Parameter] = {}
+    for name, parameter in ranges.items():
+        others = [trial for trial in known if trial.whole and name not in trial.asked]
+        when = _condition(found.values(), asked[name], others)
+        found[name] = parameter_from_dict({**parameter.to_dict(), "when": when or None})
+    return Space(*found.values()), [*moved]
+
+
+def _condition(
+    earlier: Iterable[Parameter], asking: Sequence[Asks], others: Sequence[Asks]
+) -> dict[str, list[Value]]:
+    """Values of earlier parameters that all trials in `asking` have and none of `others`."""
+    names = set.intersection(*(set(trial.asked) for trial in asking))
+    parents = {
+        parent: _activating(parent, asking, others)
+        for parent in earlier
+        if parent.name in names and parent.size is not None and parent.size <= MAX_VALUES
+    }
+    found: dict[str, list[Value]] = {}
+    while others:
+        left = {
+            parent.name: [trial for trial in others if not _excluded(parent, values, trial)]
+            for parent, values in parents.items()
+        }
+        best = min(left, key=lambda name: len(left[name]), default="")
+        if not best or len(left[best]) == len(others):
+            return {}  # nothing that a condition can name tells them apart
+        found[best] = next(v for parent, v in parents.items() if parent.name == best)
+        others = left[best]
+    return found
+
+
+def _excluded(parent: Parameter, values: Sequence[Value], trial: Asks) -> bool:
+    """Whether a condition on these values of the parent is false in a trial."""
+    if parent.name not in trial.asked:
+        return bool(parent.when)
+    return trial.params[parent.name] not in values
+
+
+def _activating(parent: Parameter, asking: Sequence[Asks], others: Sequence[Asks]) -> list[Value]:
+    """The parent's values in `asking`; of numbers on one side of all others, also those beyond."""
+    values: list[Any] = [trial.params[parent.name] for trial in asking]
+    without: list[Any] = [
+        trial.params[parent.name] for trial in others if parent.name in trial.asked
+    ]
+    has_order = not isinstance(parent, Choice) and bool(without)
+    above = has_order and min(values) > max(without)
+    below = has_order and max(values) < min(without)
+    return [
+        value
+        for value in parent.values()
+        if value in values or (above and value >= min(values)) or (below and value <= max(values))
+    ]

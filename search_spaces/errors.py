@@ -1,4 +1,4 @@
-"""The errors that users of this project can see.
+"""The errors that users of this project can see, and hints for words of other tools.
 
 AutomlError                     root; `except AutomlError` catches every deliberate error
 ├── UsageError                  the request is wrong: exit status 2, nothing was created
@@ -13,7 +13,13 @@ AutomlError                     root; `except AutomlError` catches every deliber
 
 from __future__ import annotations
 
-from typing import Final
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final, NoReturn, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 FAILURE_KINDS: Final = (
     "out_of_memory",
@@ -80,3 +86,83 @@ class TrialFailure(AutomlError):
 
     def __reduce__(self) -> tuple[type[TrialFailure], tuple[str, str]]:
         return (type(self), (self.kind, self.message))
+
+
+# Words of Optuna, Ray Tune and Weights & Biases, and what they are called here.
+_HERE: Final[Mapping[str, str]] = {
+    "n_trials num_samples num_trials max_evals count run_cap": "`trials=50` is their number",
+    "direction directions metric mode objectives": 'the goals say it: `goals="minimize loss"`',
+    "timeout time_budget_s max_time": '`budget="10m"` is the time',
+    "n_jobs max_concurrent_trials num_workers": "`workers=4` run at once",
+    "sampler search_alg method algo algorithm": '`suggester="bayes"` proposes configurations',
+    "pruner scheduler early_terminate": '`stopper="asha"` stops poor trials early',
+    "study_name project experiment_name": '`name="mine"` names the sweep',
+    "storage storage_path local_dir": '`store="runs"` is the folder or URL',
+    "param_space parameters search_space": "`space=` has them",
+    "func function trainable fn": "the objective is the first argument",
+    "program": "the command line says it: `-- python train.py`",
+    "load_if_exists": "`resume=True` goes on with the sweep of that name",
+    "callbacks": '`trackers="mlflow"` or an object of your own that inherits `Tracker`',
+    "show_progress_bar verbose": "`progress=False` is silent",
+    "resources_per_trial": "`resources={'cpus': 2, 'gpus': 1}` is what a slot has",
+    "points_to_evaluate": "`enqueue=[{...}]` are configurations to try first",
+    "catch": "a trial that raises is recorded as failed, and the sweep goes on",
+    "min": "`low` is the least value",
+    "max": "`high` is the largest value",
+    "values value": "a list of choices: `[16, 32, 64]` or `{'choices': [16, 32, 64]}`",
+    "distribution": "`{'low': 1e-5, 'high': 0.1, 'log': True}` is logarithmic",
+    "suggest_uniform suggest_loguniform config distributions get add": "`automl.sweep` gets the "
+    'space, or none and `trial.suggest_float` says it; a value is `trial.params["lr"]`',
+    "TrialPruned": "`trial.report(step=3, loss=0.5)` returns False to end",
+    "set_system_attr": "return it with the metrics: `{'loss': 1, 'n': 2}`",
+    "get_checkpoint trial_dir": "`trial.checkpoint_dir` is kept for resuming",
+    "study": "an objective sees its own trial only",
+    "create_study optimize Study minimize fmin Tuner agent": "call `automl.sweep(objective, space, "
+    '"minimize loss", trials=50)`',
+    "load_study": '`automl.load("name")` reads a sweep',
+    "best_params best_config": "`result.best.params`",
+    "best_value best_score": "`result.best.value`",
+    "best_trial best_result get_best_result": "`result.best`",
+    "best_trials": "`result.pareto`",
+    "trials_dataframe get_dataframe": "`result.to_pandas()`",
+}
+WORDS: Final = {word: said for words, said in _HERE.items() for word in words.split()}
+
+
+class UnknownAttribute(AttributeError):
+    """An attribute that this package calls otherwise; the message says how."""
+
+
+def hint(name: object, known: Collection[str]) -> str:
+    """What an unknown word is called here, behind a message; "" if that is not known.
+
+    Args:
+        known: words of ours; the most similar one is asked for, as `difflib` compares them.
+    """
+    if name in WORDS and name not in known:
+        return f"; {WORDS[str(name)]}"
+    close = difflib.get_close_matches(str(name), known, 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def no_attribute(owner: str, name: str, known: Iterable[str]) -> NoReturn:
+    """Raise the AttributeError of a name that `owner` does not have, perhaps with a hint."""
+    said = "" if name[0] == "_" else hint(name, [one for one in known if one[0] != "_"])
+    kind = UnknownAttribute if said else AttributeError
+    raise kind(f"{owner} has no attribute {name!r}{said}", name=name)
+
+
+def hinted(function: F) -> F:
+    """A function whose TypeError says what an unknown keyword is called here, and what it needs."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def checked(*given: Any, **keywords: Any) -> Any:
+        try:
+            signature.bind(*given, **keywords)
+        except TypeError as error:
+            hints = [hint(n, signature.parameters) for n in keywords.keys() - signature.parameters]
+            raise TypeError(f"{function.__name__}() {error}{''.join(hints[:1])}") from None
+        return function(*given, **keywords)
+
+    return cast(F, checked)

@@ -16,14 +16,12 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from .errors import SpaceError
-from .parameters import Parameter
-from .plugins import nearest
 from .validation import Value, check, show
 
 MAX_LENGTH: Final = 2000
@@ -138,16 +136,9 @@ class Expression:
         """The same condition with some names replaced by values; other names are ignored."""
         if not set(values) & set(self.names):
             return self
-        return Expression(ast.unparse(_Bind(values).visit(_parse(self.text))))
-
-    def check(self, parameters: Mapping[str, Parameter]) -> None:
-        """Raise SpaceError if there is no name, or one is unknown."""
-        text = show(self.text)
-        check(self.names, f"constraint {text} must name at least one parameter")
-        for name in self.names:
-            if name not in parameters:
-                hint = nearest(name, list(parameters))
-                raise SpaceError(f"constraint {text} names the unknown parameter {name!r}: {hint}")
+        text = ast.unparse(_Bind(values).visit(_parse(self.text)))
+        found = re.sub(rf"[\w.]*{HYPHEN}[\w.]*", r"`\g<0>`", text)
+        return Expression(found.replace(HYPHEN, "-"))
 
     def _truth(self, node: ast.expr) -> Evaluate:
         """The truths of a condition, which is one by its form, or a name or a constant."""
@@ -166,7 +157,7 @@ class Expression:
             case ast.Compare(left, ops, others) if {*map(type, ops)} <= _COMPARISONS.keys():
                 sides = zip([left, *others], ops, others)  # noqa: B905
                 return _joined([self._pair(*side) for side in sides], all_needed=True)
-            case ast.Name() | ast.Constant(value=True | False):
+            case ast.Name() | ast.Attribute() | ast.Constant(value=True | False):
                 values = self._compiled(node)
                 return lambda columns: _compared(operator.ne, _numbers(values(columns)), 0.0)
         raise self._refused("needs a condition that is true or false at", node)
@@ -174,9 +165,9 @@ class Expression:
     def _compiled(self, node: ast.expr) -> Evaluate:
         """The values of a node as a function of the columns; refuses what is not whitelisted."""
         match node:
-            case ast.Name(name):
-                self._named[name] = None
-                return operator.itemgetter(name)
+            case ast.Name() | ast.Attribute() if _name(node):
+                self._named[_name(node)] = None
+                return operator.itemgetter(_name(node))
             case ast.Constant(bool() | int() | float() | str() | None as value):
                 constant = column([value])
                 if constant.dtype == object or np.isfinite(constant[0]):
@@ -196,7 +187,7 @@ class Expression:
         raise self._refused("must not contain", node)
 
     def _refused(self, said: str, node: ast.expr) -> SpaceError:
-        part = show(ast.unparse(node))
+        part = show(ast.unparse(node).replace(HYPHEN, "-"))
         return SpaceError(f"constraint {show(self.text)} {said} {part}; {GRAMMAR}")
 
     def _pair(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Evaluate:
@@ -205,9 +196,6 @@ class Expression:
 
     def __str__(self) -> str:
         return self.text
-
-    def __reduce__(self) -> tuple[type[Expression], tuple[str]]:
-        return (type(self), (self.text,))
 
 
 def _numbers(values: Any) -> Any:
@@ -265,23 +253,19 @@ class _Bind(ast.NodeTransformer):
         node.args = [self.visit(argument) for argument in node.args]
         return node
 
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        if node.id not in self.values:
-            return ast.Name(quoted(node.id, [node.id]), node.ctx)
-        value = repr(self.values[node.id])
+    def visit_Name(self, node: ast.expr) -> ast.expr:
+        if _name(node) not in self.values:
+            return node
+        value = repr(self.values[_name(node)])
         return ast.parse(value, mode="eval").body  # -3 keeps its parentheses under `**`
 
+    visit_Attribute = visit_Name  # noqa: N815
 
-class _Names(ast.NodeTransformer):
-    """Makes one name of `model.lr`, and puts the hyphens of names back."""
 
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return ast.Name(node.id.replace(HYPHEN, "-"), node.ctx)
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        base = self.visit(node.value)
-        end = node.attr.replace(HYPHEN, "-")
-        return ast.Name(f"{base.id}.{end}", ast.Load()) if isinstance(base, ast.Name) else node
+def _name(node: ast.expr) -> str:
+    """The name of a parameter, such as model.lr or batch-size; "" if the node is none."""
+    text = ast.unparse(node)
+    return text.replace(HYPHEN, "-") if re.fullmatch(r"[\w.]+", text) else ""
 
 
 def _parse(text: str) -> ast.expr:
@@ -292,7 +276,7 @@ def _parse(text: str) -> ast.expr:
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise SpaceError(f"constraint {show(text)} is not well formed: {error}") from None
     check(not deep, f"a constraint is nested at most {MAX_DEPTH} deep, got more in {show(text)}")
-    return cast(ast.expr, _Names().visit(tree))
+    return tree
 
 
 def _depth(node: ast.AST) -> int:

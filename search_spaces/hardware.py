@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from socket import gethostname
@@ -68,11 +68,6 @@ class Hardware:
     slots: int = 0
 
     @property
-    def device(self) -> str:
-        """The device that a trial trains on: "cuda" if there is a GPU, else "cpu"."""
-        return "cuda" if self.gpus else "cpu"
-
-    @property
     def num_slots(self) -> int:
         """`slots` if it is set, else the number of GPUs, else of cores."""
         return self.slots or len(self.gpus) or self.num_cpus
@@ -95,27 +90,19 @@ class Hardware:
             return replace(self, slots=1)
         return replace(self, slots=max(1, workers or min(room, int(len(self.gpus) / gpus))))
 
-    def lacks_precision(self, precision: str) -> str | None:
-        """Why a precision cannot be used here; None if it can."""
-        if precision in self.precisions:
-            return None
+    def lacks(self, name: str) -> str:
+        """Why a precision or a communication backend cannot be used here; "" if it can."""
+        if name in (*self.precisions, *self.backends):
+            return ""
         gpus = ", ".join(f"{g.name} ({g.capability[0]}.{g.capability[1]})" for g in self.gpus)
         here = f"here: {gpus}" if gpus else "this machine has no CUDA GPU"
-        return f"needs {_NEEDS.get(precision, 'what is not known')}; {here}"
-
-    def lacks_backend(self, backend: str) -> str | None:
-        """Why a communication backend cannot be used here; None if it can."""
-        if backend in self.backends:
-            return None
-        return f"needs {_NEEDS[backend]}; here: {', '.join(self.backends) or 'no backend'}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data; the inverse is `from_dict`."""
-        return asdict(self)
+        if name not in PRECISIONS:
+            here = f"here: {', '.join(self.backends) or 'no backend'}"
+        return f"needs {_NEEDS.get(name, 'what is not known')}; {here}"
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Hardware:
-        """The inverse of `to_dict`."""
+        """The inverse of `dataclasses.asdict`."""
         gpus = tuple(Gpu(**{**gpu, "capability": tuple(gpu["capability"])}) for gpu in data["gpus"])
         lists = {key: tuple(data[key]) for key in ("precisions", "backends")}
         return cls(**{**data, **lists, "gpus": gpus})
@@ -128,9 +115,8 @@ def detect() -> Hardware:
 
     gpus = _gpus() if torch.cuda.is_available() else ()
     backends, rpc = _distributed(bool(gpus))
-    able: dict[str, Any] = _of_cpu()
-    if gpus:
-        able = {"precisions": _gpu_precisions(gpus, torch.version.hip is None)}
+    of_gpus = {"precisions": _gpu_precisions(gpus, torch.version.hip is None)} if gpus else None
+    able: dict[str, Any] = of_gpus or _of_cpu()
     return Hardware(
         count_cpus(), memory_limit(), gpus, backends=backends, host=gethostname(), rpc=rpc, **able
     )
@@ -144,12 +130,11 @@ def may_have_gpus() -> bool:
 
 def count_cpus() -> int:
     """Cores that this process may use: its affinity, limited by its control groups' quotas."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     for text in _limits("cpu.max"):
         quota, _, period = text.partition(" ")
-        cores = min(cores, int(quota) // int(period)) if quota.isdigit() else cores
-    return max(1, cores)
+        cores = min(cores or 1, int(quota) // int(period)) if quota.isdigit() else cores
+    return max(1, cores or 1)
 
 
 def memory_limit() -> int:

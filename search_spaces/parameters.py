@@ -3,29 +3,27 @@
 import inspect
 import json
 import math
-import re
 import sys
+import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from decimal import Decimal
-from functools import cached_property
 from typing import Any, ClassVar, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from .errors import SpaceError
+from .errors import WORDS, SpaceError
 from .plugins import nearest
 from .validation import (
     Params,
     Value,
     When,
     check,
-    checked_choices,
-    checked_name,
     checked_when,
     identity,
     is_value,
+    meanings,
     number_of,
     plain,
     same,
@@ -51,9 +49,8 @@ FloatArray = npt.NDArray[np.float64]
 RawArray = npt.NDArray[Any]
 
 ALL: Final = frozenset({"quality", "speed", "memory"})
-MAX_INT: Final = 2**63 - 1
-MAX_STEPS: Final = 2**49
 EXACT: Final = 2**53  # whole numbers beyond are rounded in float64
+MAX_NAME: Final = 100  # characters
 MAX_DIGITS: Final = 15  # decimals to which values in steps are rounded, so that 0.1 * 3 is 0.3
 TOLERANCE: Final = 1e-8  # of a step: how far rounding may move a value from its grid
 _NO_DEFAULT: Final = inspect.Parameter.empty  # of a `Choice`, since None may be a choice
@@ -76,13 +73,11 @@ class Parameter(ABC):
         SpaceError: an argument is malformed.
 
     Attributes:
-        gap: difference of neighbouring values of a discrete parameter in `raw`.
-        takes_none: whether None is one of the values.
+        step: difference of neighbouring values of a discrete parameter in `raw`.
     """
 
     kind: ClassVar[str]
-    gap: float = 1
-    takes_none: bool = False
+    step: Any = 1
 
     def __init__(
         self,
@@ -93,7 +88,15 @@ class Parameter(ABC):
         affects: str | Iterable[str] = ALL,
         has_default: bool = False,
     ) -> None:
-        self.name = checked_name(name)
+        parts = name.split(".") if isinstance(name, str) and len(name) <= MAX_NAME else [""]
+        check(
+            all(p.replace("-", "_").isidentifier() and p.strip("-") == p for p in parts)
+            and unicodedata.normalize("NFKC", name) == name,
+            "a parameter's name is made of letters, digits and underscores, with hyphens between "
+            "them, does not begin with a digit, may join such parts by dots (model.lr), "
+            f"and has at most {MAX_NAME} characters; got {show(name)}",
+        )
+        self.name = str(name)
         self.when = checked_when(name, when)
         self.affects = frozenset([affects] if isinstance(affects, str) else affects)
         check(
@@ -167,9 +170,9 @@ class Parameter(ABC):
             return moved
         before, after = map(self.raw, (units, moved))
         low, high = self.raw(np.array([0.0, 1.0]))
-        step = np.where(rng.random(len(units)) < 0.5, -1, 1)
-        step = np.where(before == low, 1, np.where(before == high, -1, step))
-        return self.centres(np.where(after == before, before + step * self.gap, after))
+        sign = np.where(rng.random(len(units)) < 0.5, -1, 1)
+        sign = np.where(before == low, 1, np.where(before == high, -1, sign))
+        return self.centres(np.where(after == before, before + sign * self.step, after))
 
     def weights(self, values: Sequence[Value]) -> FloatArray:
         """Widths of the cells of discrete values in the unit interval, shape (n,)."""
@@ -191,9 +194,9 @@ class Parameter(ABC):
         """The default if there is one, else the value at coordinate 0.5."""
         return self.default if self.has_default else self.from_unit(0.5)
 
+    @abstractmethod
     def key(self, value: Value) -> Hashable:
         """Identity of one of the values."""
-        return self.accept(value)
 
     def legal(self, value: Any) -> bool:
         """Whether `accept` takes the value."""
@@ -239,11 +242,6 @@ class NumberParameter(Parameter):
         step: the difference of neighbouring values; None if every number between is a value.
     """
 
-    low: Any
-    high: Any
-    step: Any
-    _noun: ClassVar[str]
-
     def __init__(
         self,
         name: str,
@@ -256,10 +254,12 @@ class NumberParameter(Parameter):
         when: When | None = None,
         affects: str | Iterable[str] = ALL,
     ) -> None:
-        self.name = name
-        self.low, self.high = self._number("low", low), self._number("high", high)
-        self.step = None if step is None else self._number("step", step)
         self.log = log
+        self._is_int = self.kind == "int"
+        self._type: Any = int if self._is_int else float
+        self.low: Any = self._number(f"low of {show(name)}", low)
+        self.high: Any = self._number(f"high of {show(name)}", high)
+        self.step = None if step is None else self._number(f"step of {show(name)}", step)
         check(
             self.low <= self.high,
             f"low of {show(name)} must not be above high, got low={self.low!r}, "
@@ -272,53 +272,80 @@ class NumberParameter(Parameter):
         )
         check(step is None or self.step > 0, f"step of {show(name)} must be above 0, got {step!r}")
         check(
-            not log or step is None or (step == 1 and self.kind == "int"),
+            not log or step is None or (step == 1 and self._is_int),
             f"{show(name)} has a step of {step!r}, which a log scale cannot have; drop one of them",
         )
-        self._scale()
+        if self._is_int:
+            self.step = self.step or 1
+        self._count: Any = None if self.step is None else self._count_steps(name)
+        # If the bounds of an `Int` are close, both scales agree; the linear one tells neighbours.
+        is_curved = log and self.high > self.low * (1 + 1e-6)
+        self._in_steps = self.step is not None and not is_curved
+        half = 0.5 if self._is_int else 0.0  # an integer owns what is rounded to it
+        ends = (self.low - half, self.high + half)
+        # Halved, so that the width of the widest interval is finite.
+        self._begin, self._end = map(math.log, ends) if log else (self.low / 2, self.high / 2)
         super().__init__(name, default=default, when=when, affects=affects)
 
     def _number(self, which: str, value: Any) -> float:
-        """A bound or a step; raises SpaceError unless it is a number of this kind."""
-        number, is_int = plain(value), self.kind == "int"
-        fits = isinstance(number, int if is_int else int | float) and not isinstance(number, bool)
-        rule = "an integer" if is_int else "a finite number"
-        hint = "; an Int has whole numbers within plus or minus 2**63 - 1" if is_int else ""
+        number, most = plain(value), EXACT // 2 if self._is_int else sys.float_info.max
+        fits = isinstance(number, int if self._is_int else int | float)
+        rule = "an integer" if self._is_int else "a finite number"
+        hint = "; an Int has whole numbers within plus or minus 2**52" if self._is_int else ""
         check(
-            fits and abs(number) <= (MAX_INT if is_int else sys.float_info.max),
-            f"{which} of {show(self.name)} must be {rule}, got {show(value)}{hint}",
+            fits and not isinstance(number, bool) and abs(number) <= most,
+            f"{which} must be {rule}, got {show(value)}{hint}",
         )
-        return number if is_int else float(number)
+        return cast(float, self._type(number))
 
-    @abstractmethod
-    def _scale(self) -> None:
-        """Prepare the map to the unit interval."""
+    def _count_steps(self, name: str) -> int:
+        """The number of values; `high` becomes the last of them, and 0.1 * 3 as `low` 0.3."""
+        short = self._type(float(f"{self.low:.12g}"))
+        self.low = short if math.isclose(short, self.low, rel_tol=4e-16) else self.low
+        start, end, gap = (Decimal(repr(x)) for x in (self.low, self.high, self.step))
+        count = int((end - start) / gap + Decimal(0 if self._is_int else TOLERANCE)) + 1
+        check(
+            count <= EXACT + 1,
+            f"{show(name)} has too many steps of {self.step!r} between {start} and {end}: "
+            "make them larger, or drop the step",
+        )
+        self.high = self._type(start + (count - 1) * gap)
+        self._digits = max(0, *(-cast(int, x.as_tuple().exponent) for x in (start, gap)))
+        if max(-self.low, self.high) > 2**49 / 10.0 ** min(self._digits, MAX_DIGITS):
+            self._digits = MAX_DIGITS + 1  # rounding would move them
+        return count
+
+    @property
+    def size(self) -> int | None:
+        return cast(int | None, 1 if self.low == self.high else self._count)
 
     def accept(self, value: Any, *, text: bool = False) -> float:
-        """See `Parameter.accept`; a number on the grid up to `TOLERANCE` of a step."""
-        number = number_of(value) if isinstance(value, str) else plain(value)
-        if self.kind == "int" and isinstance(number, float) and math.isfinite(number):
-            number = round(number) if abs(number - round(number)) < TOLERANCE else number
-        fits = int if self.kind == "int" else int | float
-        if isinstance(number, bool) or not isinstance(number, fits):
-            raise SpaceError(
-                f"{self.name} must be {self._noun}, got {show(value)} ({type(value).__name__})"
+        number: Any = number_of(value) if isinstance(value, str) else plain(value)
+        is_number = isinstance(number, int | float) and not isinstance(number, bool)
+        nearest = self.nearest(number) if is_number else self.low
+        slack = TOLERANCE * (self.step or 0)
+        inside = is_number and self.low - slack <= number <= self.high + slack
+        if abs(nearest - number) <= slack if inside else is_number and same(nearest, number):
+            return nearest
+        said = f"must lie in [{self.low!r}, {self.high!r}], got {show(value)}"
+        if not is_number or (self._is_int and number % 1):
+            noun = "an integer" if self._is_int else "a number"
+            said = f"must be {noun}, got {show(value)} ({type(value).__name__})"
+        elif inside:
+            said = (
+                f"goes from {self.low!r} in steps of {self.step!r}, got {show(value)}; "
+                f"the nearest value is {nearest!r}"
             )
-        for bound in (self.low, self.high):
-            if not self.low <= number <= self.high and same(number, bound):
-                return cast(float, bound)
-        slack = TOLERANCE * self.step if self.step and isinstance(number, float) else 0
-        check(
-            self.low - slack <= number <= self.high + slack,
-            f"{self.name} must lie in [{self.low!r}, {self.high!r}], got {show(value)}",
-        )
-        nearest = self.nearest(number)
-        check(
-            nearest == number or (self.step and abs(nearest - number) <= TOLERANCE * self.step),
-            f"{self.name} goes from {self.low!r} in steps of {self.step!r}, got {show(value)}; "
-            f"the nearest value is {nearest!r}",
-        )
-        return nearest
+        raise SpaceError(f"{self.name} {said}")
+
+    def nearest(self, value: float) -> float:
+        """The value of this parameter that is nearest to a number."""
+        inside = max(self.low, min(value, self.high))
+        if self.step is None:
+            return float(inside)
+        cell = round((inside - self.low) / self.step)
+        whole: int = self.low + cell * self.step
+        return whole if self._is_int else float(self._stepped(np.float64(cell)))
 
     def key(self, value: Value) -> Hashable:
         return self.nearest(cast(float, value))
@@ -326,18 +353,57 @@ class NumberParameter(Parameter):
     def to_units(self, values: Sequence[Value]) -> FloatArray:
         return self.centres(np.asarray(values, dtype=np.float64))
 
-    @abstractmethod
-    def nearest(self, value: float) -> float:
-        """The value of this parameter that is nearest to a number."""
+    def centres(self, raw: RawArray) -> FloatArray:
+        if self._in_steps:
+            return clipped((np.rint((raw - self.low) / self.step) + 0.5) / self._count)
+        if self._begin == self._end:
+            return np.full(raw.shape, 0.5)
+        inside = np.maximum(raw, self.low)
+        scaled = np.log(inside) if self.log else raw / 2
+        if self._is_int:
+            scaled = scaled + 0.5 * np.log1p(-0.25 / inside**2)
+        return clipped((scaled - self._begin) / (self._end - self._begin))
+
+    def raw(self, units: FloatArray) -> FloatArray:
+        u = clipped(units)
+        if self._in_steps:
+            return self._stepped(np.minimum(np.floor(u * self._count), self._count - 1))
+        if self.log:
+            values = np.exp(self._begin + u * (self._end - self._begin))
+        else:
+            values = self.low * (1.0 - u) + self.high * u
+        values = np.floor(values + 0.5) if self._is_int else values
+        # Rounding must not move the ends.
+        values = np.minimum(np.maximum(values, self.low), self.high)
+        ended = np.where(u <= 0.0, self.low, np.where(u >= 1.0, self.high, values))
+        return cast(FloatArray, ended)
+
+    def _stepped(self, cells: Any) -> FloatArray:
+        """The values of cells that are counted from 0."""
+        values = self.low + cells * self.step
+        values = np.round(values, self._digits) if self._digits <= MAX_DIGITS else values
+        inside = np.minimum(values, self.high)
+        return cast(FloatArray, np.where(cells < self._count - 1, inside, self.high))
+
+    def from_units(self, units: FloatArray) -> list[Any]:
+        return cast(list[Any], self.raw(units).astype(self._type).tolist())
+
+    def values(self) -> list[Any]:
+        check(self.size, f"{self.name} has infinitely many values")
+        cells = np.arange(self._count or 0, dtype=np.float64)
+        found = self._stepped(cells) if self.step else np.array([self.low])
+        return cast(list[Any], found.astype(self._type).tolist())
+
+    def weights(self, values: Sequence[Value]) -> FloatArray:
+        if self._in_steps or not self._is_int:
+            return super().weights(values)
+        v = np.asarray(values, dtype=np.float64)
+        return (np.log(v + 0.5) - np.log(v - 0.5)) / (self._end - self._begin)
 
     def domain(self) -> dict[str, Any]:
-        """Bounds, scale and step."""
-        found: dict[str, Any] = {"low": self.low, "high": self.high}
-        if self.log:
-            found["log"] = True
-        if self.step not in (None, 1) or (self.step and self.kind == "float"):
-            found["step"] = self.step
-        return found
+        found = {"low": self.low, "high": self.high, **({"log": True} if self.log else {})}
+        is_usual = self.step is None or (self._is_int and self.step == 1)
+        return found if is_usual else {**found, "step": self.step}
 
 
 class Float(NumberParameter):
@@ -354,77 +420,10 @@ class Float(NumberParameter):
     """
 
     kind = "float"
-    _noun = "a number"
-
-    def _scale(self) -> None:
-        self._count = 0  # of the values in steps
-        if self.step is not None:
-            self.gap = self.step
-            short = float(f"{self.low:.12g}")  # 0.3 for 0.1 * 3
-            self.low = short if math.isclose(short, self.low, rel_tol=4e-16) else self.low
-            start, end, gap = (Decimal(repr(x)) for x in (self.low, self.high, self.step))
-            self._count = int((end - start) / gap + Decimal(TOLERANCE)) + 1
-            check(
-                self._count < MAX_STEPS,
-                f"{show(self.name)} has too many steps of {self.step!r} between {start} and {end}: "
-                "make them larger, or drop the step",
-            )
-            self.high = float(start + (self._count - 1) * gap)
-            self._digits = max(0, *(-cast(int, x.as_tuple().exponent) for x in (start, gap)))
-            if max(-self.low, self.high) > 2**49 / 10.0 ** min(self._digits, MAX_DIGITS):
-                self._digits = MAX_DIGITS + 1  # rounding would move them
-        # Halved, so that the width of the widest interval is finite.
-        self._begin = math.log(self.low) if self.log else self.low / 2
-        self._end = math.log(self.high) if self.log else self.high / 2
-
-    @property
-    def size(self) -> int | None:
-        """Number of values in steps; without a step, 1 if low equals high, else None."""
-        return 1 if self.low == self.high else self._count or None
-
-    def nearest(self, value: float) -> float:
-        inside = min(max(float(value), self.low), self.high)
-        if self.step is None:
-            return cast(float, inside)
-        return float(self._stepped(np.rint((inside - self.low) / self.step)))
-
-    def centres(self, raw: RawArray) -> FloatArray:
-        if self._begin == self._end:
-            return np.full(raw.shape, 0.5)
-        if self.step is not None:
-            return clipped((np.rint((raw - self.low) / self.step) + 0.5) / self._count)
-        scaled = np.log(np.maximum(raw, self.low)) if self.log else raw / 2
-        return clipped((scaled - self._begin) / (self._end - self._begin))
-
-    def raw(self, units: FloatArray) -> FloatArray:
-        u = clipped(units)
-        if self.step is not None:
-            return self._stepped(np.minimum(np.floor(u * self._count), self._count - 1))
-        if self.log:
-            values = np.exp(self._begin + u * (self._end - self._begin))
-        else:
-            values = self.low * (1.0 - u) + self.high * u
-        # Rounding must not move the ends.
-        values = np.minimum(np.maximum(values, self.low), self.high)
-        ended = np.where(u <= 0.0, self.low, np.where(u >= 1.0, self.high, values))
-        return cast(FloatArray, ended)
-
-    def values(self) -> list[float]:
-        """Every value in steps; raises SpaceError if there are infinitely many."""
-        check(self.size, f"{self.name} has infinitely many values")
-        cells = np.arange(self._count, dtype=np.float64)
-        return [self.low] if self.step is None else cast(list[float], self._stepped(cells).tolist())
-
-    def _stepped(self, cells: FloatArray) -> FloatArray:
-        """The values of cells that are counted from 0."""
-        values = self.low + cells * self.step
-        values = np.round(values, self._digits) if self._digits <= MAX_DIGITS else values
-        inside = np.minimum(values, self.high)
-        return cast(FloatArray, np.where(cells < self._count - 1, inside, self.high))
 
 
 class Int(NumberParameter):
-    """An integer in [low, high], on a logarithmic scale if `log`.
+    """An integer in [low, high], on a logarithmic scale if `log`; within plus or minus 2**52.
 
     Value v owns the cell from v - 0.5 to v + 0.5 of the scale and is encoded as its centre. If
     there are more than about 10**13 values, neighbours may share a coordinate. With a `step` the
@@ -432,67 +431,6 @@ class Int(NumberParameter):
     """
 
     kind = "int"
-    _noun = "an integer"
-
-    def _scale(self) -> None:
-        self.gap = self.step = self.step or 1
-        self.high -= (self.high - self.low) % self.step
-        # If the bounds are close, both scales agree, and the linear one separates neighbours.
-        self._curved = self.log and self.high > self.low * (1 + 1e-6)
-        self._begin = math.log(self.low - 0.5) if self._curved else 0.0
-        self._end = math.log(self.high + 0.5) if self._curved else float(self.size)
-        self._is_large = max(-self.low, self.high) > EXACT
-
-    @property
-    def size(self) -> int:
-        """Number of values."""
-        return cast(int, (self.high - self.low) // self.step + 1)
-
-    def nearest(self, value: float) -> int:
-        inside = min(max(value, self.low), self.high)
-        whole = inside if isinstance(inside, int) else round(inside)
-        cells = (2 * (whole - self.low) + self.step) // (2 * self.step)
-        return cast(int, min(self.low + cells * self.step, self.high))
-
-    def to_units(self, values: Sequence[Value]) -> FloatArray:
-        exact = self._is_large and not self._curved
-        return self.centres(np.array(values, dtype=object if exact else np.float64))
-
-    def centres(self, raw: RawArray) -> FloatArray:
-        if not self._curved:
-            cells = np.asarray((raw - self.low) / self.step, dtype=np.float64)
-            return clipped((cells + 0.5) / self._end)
-        v = np.maximum(raw, self.low)
-        scaled = np.log(v) + 0.5 * np.log1p(-0.25 / v**2)
-        return clipped((scaled - self._begin) / (self._end - self._begin))
-
-    def raw(self, units: FloatArray) -> FloatArray:
-        if self._is_large:
-            return np.array(self.from_units(units), dtype=np.float64)
-        cells = np.floor(self._cells(units))
-        values = cells if self._curved else cells * self.step + float(self.low)
-        return cast(FloatArray, np.minimum(np.maximum(values, self.low), self.high))
-
-    def _cells(self, units: FloatArray) -> FloatArray:
-        """Positions that floor to the value on a logarithmic scale, else to the steps from low."""
-        scaled = self._begin + clipped(units) * (self._end - self._begin)
-        return np.exp(scaled) + 0.5 if self._curved else scaled
-
-    def from_units(self, units: FloatArray) -> list[int]:
-        offset = 0 if self._curved else self.low
-        cells = self._cells(units).tolist()
-        return [min(max(int(cell) * self.step + offset, self.low), self.high) for cell in cells]
-
-    def values(self) -> list[int]:
-        """Every value from low to high."""
-        return list(range(self.low, self.high + 1, self.step))
-
-    def weights(self, values: Sequence[Value]) -> FloatArray:
-        """See `Parameter.weights`; smaller for larger values on a logarithmic scale."""
-        if not self._curved:
-            return super().weights(values)
-        v = np.asarray(values, dtype=np.float64)
-        return (np.log(v + 0.5) - np.log(v - 0.5)) / (self._end - self._begin)
 
 
 class Choice(Parameter):
@@ -523,69 +461,56 @@ class Choice(Parameter):
         when: When | None = None,
         affects: str | Iterable[str] = ALL,
     ) -> None:
-        self.choices = checked_choices(name, choices)
+        is_list = isinstance(choices, Iterable) and not isinstance(
+            choices, str | bytes | Mapping | Set
+        )
+        check(is_list, f"choices of {show(name)} must be a list, got {show(choices)}")
+        self.choices: tuple[Value, ...] = tuple(map(plain, choices))
+        check(
+            self.choices and all(map(is_value, self.choices)),
+            f"each choice of {show(name)} must be a bool, an int, a finite float, a string, None, "
+            f"or a list of these, and there must be one; got {show(choices)}",
+        )
         self.ordered = ordered
         self._index = {identity(choice): i for i, choice in enumerate(self.choices)}
-        self.takes_none = None in self.choices
+        check(
+            len(self._index) == len(self.choices),
+            f"choices of {show(name)} must differ, got {show(choices)}; drop one",
+        )
         given = None if default is _NO_DEFAULT else default
-        none = self.takes_none and default is None
+        none = None in self.choices and default is None
         super().__init__(name, default=given, when=when, affects=affects, has_default=none)
 
     @property
     def size(self) -> int:
-        """Number of choices."""
         return len(self.choices)
 
     def index(self, value: Any, *, text: bool = False) -> int:
         """Position in the list of the choice that `accept` returns."""
         given = plain(value)
-        is_text, found = isinstance(given, str), None
-        if is_value(given) and not (text and is_text):
-            found = self._index.get(identity(given))
-        if is_value(given) and found is None:
-            found = self._named(given) if is_text else self._near(given)
-        if found is None:
-            listed = ", ".join(map(repr, self.choices[:20]))
-            more = ", ..." if len(self.choices) > 20 else ""
-            raise SpaceError(f"{self.name} must be one of {listed}{more}; got {show(value)}")
-        return found
-
-    def _near(self, value: Value) -> int | None:
-        return next((i for i, choice in enumerate(self.choices) if same(choice, value)), None)
-
-    def _named(self, text: str) -> int | None:
-        """The index of the choice that a text is."""
-        for form in (text, _bare(text)):
-            if form in self._by_text:
-                return self._by_text[form]
-        number = number_of(text)
-        return None if number is None else self._near(number)
-
-    @cached_property
-    def _by_text(self) -> dict[str, int]:
-        """The texts of the choices: in JSON, in Python, then as people write them."""
-        found: dict[str, int] = {}
-        for form in (json.dumps, _in_python, str, _bare, lambda choice: _bare(json.dumps(choice))):
+        meant = meanings(given) if isinstance(given, str) else []
+        for one in filter(is_value, meant if text and meant else [given, *meant]):
+            if identity(one) in self._index:
+                return self._index[identity(one)]
             for i, choice in enumerate(self.choices):
-                if form in (json.dumps, _in_python, str) or not isinstance(choice, str):
-                    found.setdefault(form(choice), i)
-        if self.takes_none:
-            found.setdefault("", self.choices.index(None))
-        return found
+                if same(choice, one):
+                    return i
+        listed = ", ".join(map(repr, self.choices[:20]))
+        more = ", ..." if len(self.choices) > 20 else ""
+        raise SpaceError(f"{self.name} must be one of {listed}{more}; got {show(value)}")
 
     def accept(self, value: Any, *, text: bool = False) -> Value:
         return self.choices[self.index(value, text=text)]
 
     def text(self, value: Value) -> str:
-        index = self.index(value)
-        plainly = str(self.choices[index])
-        return plainly if self._by_text[plainly] == index else json.dumps(self.choices[index])
+        own = self.accept(value)
+        meant = self.accept(str(own), text=True)
+        return str(own) if identity(meant) == identity(own) else json.dumps(own)
 
     def key(self, value: Value) -> Hashable:
         return self.index(value)
 
     def to_units(self, values: Sequence[Value]) -> FloatArray:
-        """See `Parameter.to_units`; raises SpaceError if a value is not a choice."""
         return self.centres(np.array([self.index(value) for value in values], dtype=np.float64))
 
     def centres(self, raw: RawArray) -> FloatArray:
@@ -599,15 +524,12 @@ class Choice(Parameter):
         return [self.choices[i] for i in self.raw(units).tolist()]
 
     def values(self) -> list[Value]:
-        """The choices."""
         return list(self.choices)
 
     def middle(self) -> Value:
-        """The default if there is one, else the first choice."""
         return self.default if self.has_default else self.choices[0]
 
     def perturb(self, units: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """See `Parameter.perturb`; if the choices are not ordered, any other choice."""
         num_choices = len(self.choices)
         if self.ordered or num_choices == 1:
             return super().perturb(units, rng)
@@ -616,7 +538,6 @@ class Choice(Parameter):
         )
 
     def domain(self) -> dict[str, Any]:
-        """The choices, and whether they are ordered."""
         return {"choices": list(self.choices), **({"ordered": True} if self.ordered else {})}
 
 
@@ -638,7 +559,7 @@ def parameter_from_dict(data: Any) -> Parameter:
     arguments = {key: value for key, value in data.items() if key != "type"}
     known = list(inspect.signature(KINDS[data["type"]]).parameters)
     if unknown := [key for key in arguments if key not in known]:
-        hint = nearest(unknown[0], known)
+        hint = WORDS.get(unknown[0]) or nearest(unknown[0], known)
         raise SpaceError(f"{data.get('name')}: a {data['type']} takes no {unknown[0]!r}; {hint}")
     try:
         return KINDS[data["type"]](**arguments)
@@ -660,16 +581,5 @@ def reflected(units: FloatArray) -> FloatArray:
 
 def _short(value: Any) -> str:
     """A number without a trailing .0, in full if six digits do not reproduce it; else its repr."""
-    return (
-        f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else repr(value)
-    )
-
-
-def _in_python(value: Value) -> str:
-    """A text that no string is, unless it is quoted."""
-    return repr(list(value)) if isinstance(value, tuple) else repr(value)
-
-
-def _bare(value: Value) -> str:
-    """What people may write in another way: without spaces, quotes and capitals."""
-    return "bare " + re.sub(r"[\s'\"]", "", str(value)).lower()
+    short = isinstance(value, float) and float(f"{value:g}") == value
+    return f"{value:g}" if short else repr(value)

@@ -101,8 +101,7 @@ class Registry(Generic[T]):
         if name not in self._own():
             return cast(type[T], self._installed()[name].load())
         module = importlib.import_module(f"{self.package}.{name.replace('-', '_')}")
-        base_module, base_name = self.base.split(":")
-        base: type[T] = getattr(importlib.import_module(base_module), base_name)
+        base: type[T] = pkgutil.resolve_name(self.base)
         names = getattr(module, "__all__", vars(module))
         classes = filter(inspect.isclass, [getattr(module, name) for name in names])
         [found] = [

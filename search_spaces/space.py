@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from .expressions import BoolArray, Expression, column, quoted
 from .parameters import Choice, Float, FloatArray, Parameter, Params, Value, parameter_from_dict
 from .plugins import nearest
 from .sampling import Sampler, connected_parts, enumerate_legal, neighbours, repaired
-from .validation import check, identity, show
+from .validation import check, identity, plain, show
 
 Config = dict[str, Value]
 
@@ -51,19 +51,31 @@ class Space:
         *parameters: Parameter,
         constraints: str | Expression | Iterable[str | Expression] = (),
     ) -> None:
-        self.parameters: dict[str, Parameter] = parents_first(_by_name(parameters))
+        self.parameters = _parents_first(parameters)
         given: Any = [constraints] if isinstance(constraints, str | Expression) else constraints
         self.constraints = tuple(
             c if isinstance(c, Expression) else Expression(quoted(c, self.parameters))
             for c in given
         )
         for constraint in self.constraints:
-            constraint.check(self.parameters)
+            text = f"constraint {show(str(constraint))}"
+            check(constraint.names, f"{text} must name at least one parameter")
+            for name in constraint.names:
+                if name not in self.parameters:
+                    raise SpaceError(
+                        f"{text} names the unknown parameter {name!r}: "
+                        f"{nearest(name, list(self.parameters))}"
+                    )
         self._names = tuple(self.parameters)
         self.names = frozenset(self._names)
+        of = self.parameters
         self._conditions = {
             name: [
-                (parent, frozenset(map(identity, values)), _raw(self.parameters[parent], values))
+                (
+                    parent,
+                    frozenset(map(identity, values)),
+                    of[parent].raw(of[parent].to_units(values)),
+                )
                 for parent, values in parameter.when.items()
             ]
             for name, parameter in self.parameters.items()
@@ -118,25 +130,22 @@ class Space:
         check(
             isinstance(params, Mapping), f"a configuration maps names to values, got {show(params)}"
         )
-        known: Config = {}
-        for name, value in params.items():
-            if name in self.parameters:
-                known[name] = self.parameters[name].accept(value, text=text)
-            elif not surplus:
-                hint = nearest(str(name), list(self.parameters))
-                raise SpaceError(f"unknown parameter {name!r}: {hint}")
-        others = {n: v for n, v in (rest or {}).items() if n in self.parameters}
-        legal = {n: v for n, v in others.items() if self.parameters[n].legal(v)}
+        for name in [] if surplus else [name for name in params if name not in self.names]:
+            raise SpaceError(
+                f"unknown parameter {name!r}: {nearest(str(name), list(self.parameters))}"
+            )
+        of = self.parameters
+        known = {n: of[n].accept(v, text=text) for n, v in params.items() if n in of}
+        legal = {n: v for n, v in (rest or {}).items() if n in of and of[n].legal(v)}
         found = self.complete({**legal, **known})
         for name in found if whole else ():
             check(name in known, f"{name} is active and needs a value, the configuration has none")
-        for name in () if surplus else [name for name in known if name not in found]:
-            condition = " and ".join(
-                f"{parent} is {' or '.join(map(repr, values))}"
-                for parent, values in self.parameters[name].when.items()
-            )
+        for name in [] if surplus else [name for name in known if name not in found]:
+            parents = of[name].when.items()
+            when = [f"{parent} is {' or '.join(map(repr, values))}" for parent, values in parents]
             raise SpaceError(
-                f"{name} is active only when {condition}; leave it out, got {show(params[name])}"
+                f"{name} is active only when {' and '.join(when)}; leave it out, "
+                f"got {show(params[name])}"
             )
         for constraint in self.constraints:
             if not constraint.evaluate(found):
@@ -165,9 +174,8 @@ class Space:
 
     def default(self) -> Config | None:
         """The configuration of defaults; None if it is incomplete or not legal."""
-        known = {name: p.default for name, p in self.parameters.items() if p.has_default}
-        found = self.strip(known)
-        whole = len(found) == len(self.active(known))
+        found = self.complete({})
+        whole = all(self.parameters[name].has_default for name in found)
         return found if whole and self.satisfied(found) else None
 
     @cached_property
@@ -292,18 +300,15 @@ class Space:
         if not wanted:
             return found
         active = self.where_active(units)
-        names = {name for constraint in wanted for name in constraint.names}
-        columns = {name: self._values(name, units[:, self._names.index(name)]) for name in names}
+        columns: dict[str, npt.NDArray[Any]] = {}
+        for name in {name for constraint in wanted for name in constraint.names}:
+            parameter = self.parameters[name]
+            raw = parameter.raw(units[:, self._names.index(name)])
+            columns[name] = column(parameter.choices)[raw] if isinstance(parameter, Choice) else raw
         for constraint in wanted:
             applies = np.logical_and.reduce([active[name] for name in constraint.names])
             found &= constraint.hold(columns, len(units)) | ~applies
         return found
-
-    def _values(self, name: str, units: FloatArray) -> npt.NDArray[Any]:
-        """The column of a parameter's values for `Expression.hold`."""
-        parameter = self.parameters[name]
-        raw = parameter.raw(units)
-        return column(parameter.choices)[raw] if isinstance(parameter, Choice) else raw
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data; the inverse is `from_dict`."""
@@ -345,34 +350,86 @@ class Space:
         return "\n".join(["Space(", *lines, ")"])
 
 
-def parents_first(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
-    """The same parameters, each after its parents; otherwise the order is kept.
+def read_space(given: Any) -> Space:
+    """The space that a user gives.
 
-    The values of their conditions are in the form of the parents.
+    Args:
+        given: a `Space`, a list of parameters, or a mapping of names to ranges. (0, 10) is a range
+            of whole numbers, (0.0, 10.0) one of real numbers, ["a", "b"] a choice, and a mapping
+            has the arguments of the parameter.
 
     Raises:
-        SpaceError: a parent is unknown or cannot have the value of a condition, or conditions form
-            a cycle (the message lists the cycle).
+        SpaceError: it is none of these, or an entry is malformed.
     """
+    if isinstance(given, Mapping):
+        given = Space(*(_parameter(name, entry) for name, entry in given.items()))
+    elif isinstance(given, Iterable) and not isinstance(given, str | bytes | Space):
+        given = Space(*given)
+    check(
+        isinstance(given, Space),
+        "a space is a Space or a mapping of names to ranges, such as "
+        f"{{'lr': (1e-5, 0.1), 'optimizer': ['sgd', 'adam']}}; got {show(given)}",
+    )
+    check(given.parameters, "a space needs at least one parameter, got none")
+    return cast(Space, given)
+
+
+def _parameter(name: Any, entry: Any) -> Parameter:
+    if isinstance(entry, Parameter):
+        check(entry.name == name, f"{show(name)} is a parameter with another name, {entry.name!r}")
+        return entry
+    if isinstance(entry, list):
+        return Choice(name, entry)
+    if isinstance(entry, tuple) and len(entry) == 2:
+        entry = {"low": entry[0], "high": entry[1]}
+    check(
+        isinstance(entry, Mapping) and entry,
+        f"the range of {show(name)} must be (low, high) with two numbers, a list of choices, a "
+        "mapping such as {'low': 1e-5, 'high': 0.1, 'log': True}, or a Float, Int or Choice; "
+        f"got {show(entry)}",
+    )
+    whole = {type(plain(entry.get(end))) for end in ("low", "high")} == {int}
+    kind = "choice" if "choices" in entry else "int" if whole else "float"
+    return parameter_from_dict({"type": kind, **entry, "name": name})
+
+
+def _parents_first(parameters: Iterable[Parameter]) -> dict[str, Parameter]:
+    """Parameters by name, each after its parents; otherwise the order is kept.
+
+    The values of their conditions are in the form of the parents.
+    """
+    given: dict[str, Parameter] = {}
+    for parameter in parameters:
+        check(
+            isinstance(parameter, Parameter),
+            f"a space is made of Float, Int and Choice parameters, got {show(parameter)}",
+        )
+        check(
+            parameter.name not in given,
+            f"names of parameters must differ, {parameter.name!r} is given twice; rename one",
+        )
+        given[parameter.name] = parameter
     placed: dict[str, Parameter] = {}
 
     def place(name: str, path: tuple[str, ...]) -> None:
-        if name in path:
-            cycle = " -> ".join([*path[path.index(name) :], name])
-            raise SpaceError(
-                f"conditions must not form a cycle, got {cycle}; drop one of these conditions"
-            )
-        for parent in parameters[name].when:
-            if parent not in parameters:
-                hint = nearest(parent, [n for n in parameters if n != name])
-                raise SpaceError(f"when of {name!r} names the unknown parent {parent!r}: {hint}")
-            if parent not in placed:
-                place(parent, (*path, name))
-        placed[name] = _with_own_condition(parameters[name], placed)
+        if name in placed:
+            return
+        check(
+            name not in path,
+            f"conditions must not form a cycle, got {' -> '.join([*path, name])}; "
+            "drop one of these conditions",
+        )
+        for parent in given[name].when:
+            if parent not in given:
+                raise SpaceError(
+                    f"when of {name!r} names the unknown parent {parent!r}: "
+                    f"{nearest(parent, [n for n in given if n != name])}"
+                )
+            place(parent, (*path, name))
+        placed[name] = _with_own_condition(given[name], placed)
 
-    for name in parameters:
-        if name not in placed:
-            place(name, ())
+    for name in given:
+        place(name, ())
     return placed
 
 
@@ -393,22 +450,3 @@ def _with_own_condition(parameter: Parameter, parents: Mapping[str, Parameter]) 
     if json.dumps(own) == json.dumps(parameter.when):
         return parameter
     return parameter_from_dict({**parameter.to_dict(), "when": own})
-
-
-def _by_name(parameters: Iterable[Parameter]) -> dict[str, Parameter]:
-    found: dict[str, Parameter] = {}
-    for parameter in parameters:
-        check(
-            isinstance(parameter, Parameter),
-            f"a space is made of Float, Int and Choice parameters, got {show(parameter)}",
-        )
-        check(
-            parameter.name not in found,
-            f"names of parameters must differ, {parameter.name!r} is given twice; rename one",
-        )
-        found[parameter.name] = parameter
-    return found
-
-
-def _raw(parameter: Parameter, values: Sequence[Value]) -> npt.NDArray[Any]:
-    return parameter.raw(parameter.to_units(values))

@@ -1,8 +1,9 @@
 """The values of parameters: their plain form, which are the same, and which are legal."""
 
+import ast
+import json
 import math
-import unicodedata
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from typing import Any, Final
@@ -15,8 +16,14 @@ Value = bool | int | float | str | tuple[Any, ...] | None
 Params = Mapping[str, Value]
 When = Mapping[str, Value | Sequence[Value]]
 
-MAX_NAME: Final = 100
 ROUNDING: Final = 1e-12  # relative: real numbers that differ by less are the same
+WORDS: Final[Mapping[str, Any]] = {
+    "": None,
+    "none": None,
+    "null": None,
+    "true": True,
+    "false": False,
+}
 
 
 def plain(value: Any) -> Any:
@@ -64,11 +71,6 @@ def same(first: Value, second: Value) -> bool:
     return identity(first) == identity(second)
 
 
-def among(value: Value, values: Iterable[Value]) -> bool:
-    """Whether a plain value is one of these."""
-    return any(same(value, other) for other in values)
-
-
 def number_of(text: str) -> int | float | None:
     """The number that a text from a shell or a table is; None if it is none."""
     text = text.strip()
@@ -76,6 +78,15 @@ def number_of(text: str) -> int | float | None:
         with suppress(ValueError):
             return kind(text)
     return None
+
+
+def meanings(text: str) -> list[Any]:
+    """What a text may mean: JSON, a literal of Python, a number, a word; then the text itself."""
+    found: list[Any] = []
+    for read in (json.loads, ast.literal_eval, int, float, lambda text: WORDS[text.lower()]):
+        with suppress(ValueError, SyntaxError, TypeError, KeyError, RecursionError, MemoryError):
+            found.append(plain(read(text)))
+    return [*found, text]
 
 
 def is_value(value: object) -> bool:
@@ -101,36 +112,6 @@ def check(right: object, said: str) -> None:
     """Raise SpaceError with what is said unless it is right."""
     if not right:
         raise SpaceError(said)
-
-
-def checked_name(name: Any) -> str:
-    """The name; raises SpaceError unless it is identifiers, with hyphens too, joined by dots."""
-    parts = name.split(".") if isinstance(name, str) and len(name) <= MAX_NAME else [""]
-    fits = all(p.replace("-", "_").isidentifier() and p.strip("-") == p for p in parts)
-    check(
-        fits and unicodedata.normalize("NFKC", name) == name,
-        "a parameter's name is made of letters, digits and underscores, with hyphens between "
-        "them, does not begin with a digit, may join such parts by dots (model.lr), "
-        f"and has at most {MAX_NAME} characters; got {show(name)}",
-    )
-    return str(name)
-
-
-def checked_choices(name: object, choices: Any) -> tuple[Value, ...]:
-    """The choices; raises SpaceError unless they are plain, different values, at least one."""
-    is_list = isinstance(choices, Iterable) and not isinstance(choices, str | bytes | Mapping | Set)
-    check(is_list, f"choices of {show(name)} must be a list, got {show(choices)}")
-    found = tuple(map(plain, choices))
-    check(
-        found and all(map(is_value, found)),
-        f"each choice of {show(name)} must be a bool, an int, a finite float, a string, None, or "
-        f"a list of these, and there must be one; got {show(choices)}",
-    )
-    check(
-        len({*map(identity, found)}) == len(found),
-        f"choices of {show(name)} must differ, got {show(choices)}; drop one",
-    )
-    return found
 
 
 def checked_when(name: str, when: Any) -> dict[str, tuple[Value, ...]]:

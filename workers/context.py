@@ -11,8 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from search_spaces.errors import TrialFailure, UsageError
-from search_spaces.other_tools import no_attribute
+from search_spaces.errors import TrialFailure, UsageError, no_attribute
 
 from .files import Folder
 from .functions.numbers import explained, numbers_of
@@ -76,7 +75,7 @@ class Context(Suggesting):
         self.asking = Asking(a.asked, a.params, a.trial, a.seed, self._tell_asked)
 
     def __getattr__(self, name: str) -> NoReturn:
-        no_attribute(self, name)
+        no_attribute("a trial", name, dir(self))
 
     @property
     def params(self) -> Mapping[str, Any]:

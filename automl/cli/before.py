@@ -28,9 +28,9 @@ from automl.workflows import slurm as job
 from automl.workflows.doctor import examine, shown
 from automl.workflows.speed import REPORTS, Measured, measured, prepare, settings_to_try
 from workers.command.printed_metrics import PrintedMetric, printed_metrics
-from workers.data.fetch import DATASETS
-from workers.data.fetch import fetch as fetch_files
-from workers.functions.speed import SpeedProbe
+from workers.data import DATASETS
+from workers.data import fetch as fetch_files
+from workers.functions.numbers import SpeedProbe
 from workers.protocol import Params
 from workers.workloads import WORKLOADS
 

@@ -8,7 +8,7 @@ from automl.core.arguments import WrongValue
 from automl.core.keys import FLAG, Key, Kind, listed, mapped, one_of
 from automl.errors import SpaceError, UsageError
 from search_spaces import Choice, Float, Int
-from search_spaces.knobs.base import nearest_legal
+from search_spaces.knobs.base import nearest_choice
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
 
 from .source import shown
@@ -128,7 +128,7 @@ def build(
     made = parameter_from_dict(data)
     if "default" in data or base is None or not base.has_default:
         return made
-    nearest = nearest_legal(default, data) if isinstance(made, Choice) else None
+    nearest = nearest_choice(default, data["choices"]) if isinstance(made, Choice) else None
     if isinstance(made, Float | Int) and _is_number(default):
         nearest = made.nearest(default)
     return parameter_from_dict({**data, "default": nearest})

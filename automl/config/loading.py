@@ -22,7 +22,6 @@ from automl.trackers.base import check_trackers
 from search_spaces import Space
 from search_spaces.hardware import Hardware, detect
 from search_spaces.knobs.base import DroppedValue
-from search_spaces.plain import ambiguous
 from workers.command.arguments import unnamed
 from workers.command.reports import CSV_FILE, compile_pattern
 from workers.workload import Workload
@@ -47,7 +46,7 @@ class Config:
     Args:
         spec: of the sweep; store: folder or URL of its ledger.
         dropped: parameters and values that are not tried, with the reason.
-        notes: what was chosen by default or may be meant otherwise, each for a person.
+        notes: what was chosen by default, each for a person.
         prior: sources of finished trials that the sweep begins with.
         named: the keys that the configuration has.
         dispatcher, ray_address: where it wants trials to run.
@@ -216,8 +215,6 @@ class _Checker:
         spec, line = followed or (spec, "")
         self.source.checked(("ranks",), max_ranks, spec)
         notes = [text for text in (note, line) if text]
-        if workload is None:
-            notes += ambiguous(document["space"], "{{low: {!r}, high: {!r}}}")
         if self.command:
             notes += _unnamed(spec)
         where = {key: document[key] for key in ("store", "dispatcher", "ray_address")}

@@ -15,7 +15,7 @@ from automl.core import parse_goals
 from automl.core.arguments import NAME
 from automl.core.text import printable, shell_line
 from automl.errors import UsageError
-from search_spaces.plain import read_space
+from search_spaces.space import read_space
 from search_spaces.validation import show
 from workers.command.printed_metrics import PrintedMetric
 

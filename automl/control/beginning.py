@@ -49,9 +49,8 @@ from automl.suggesters.proposer import Proposer, make_suggester
 from automl.suggesters.queue import BackgroundSuggestionQueue, SuggestionQueue
 from automl.suggesters.user_prior import LIKE, check_prior
 from search_spaces import Space
-from search_spaces.change import changes, joined
-from search_spaces.learned import Asks, explains, is_same, learned, parameter_of, same_kind
-from search_spaces.plain import ambiguous, read_space
+from search_spaces.change import Asks, changes, explains, joined, learned, parameter_of, same_kind
+from search_spaces.space import read_space
 from workers.artifacts import NONE, SweepArtifacts, check_writable
 from workers.own_loop import mentions
 from workers.protocol import Asked, Metric
@@ -227,14 +226,13 @@ def read_spec(
         settings: further keys of a configuration.
 
     Returns:
-        The spec, the plugins, and lines for a person: about the resources, and about ranges that
-        may mean something else.
+        The spec, the plugins, and lines for a person about the resources.
 
     Raises:
         UsageError: an argument is wrong.
     """
     asked: dict[str, str] | None = {} if space is None else None  # the objective declares it
-    notes, space = ambiguous(space), Space() if space is None else read_space(space)
+    space = Space() if space is None else read_space(space)
     plugins = Plugins.choose(suggester, stopper)
     given = read_keys(KEYS, settings)
     slot, workers = given.pop("resources", {}), given.pop("workers", None)
@@ -254,7 +252,7 @@ def read_spec(
         **given,
     )
     check_sweep(spec)
-    return spec, plugins, [note, *notes] if note else notes
+    return spec, plugins, [note] if note else []
 
 
 def check_sweep(spec: SweepSpec) -> None:
@@ -361,7 +359,7 @@ class Growth:
         """Why a range cannot belong to the parameter of that name; "" if it can."""
         spec, asked = self._writer.spec, event.parameter
         known = spec.space.parameters.get(asked["name"])
-        if known is None or is_same(known, asked) or same_kind(known, parameter_of(asked)):
+        if known is None or same_kind(known, parameter_of(asked)):
             return ""
         earlier = f"{(spec.asked or {}).get(known.name)} has asked for {known!r}"
         return (

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast
 
 from automl.errors import UsageError
-from search_spaces.other_tools import WORDS
+from search_spaces.errors import WORDS
 from search_spaces.plugins import Registry, nearest
 from search_spaces.validation import show
 

@@ -284,7 +284,7 @@ def _row(
             continue
         name = key if key in known else re.sub(r"^(params[._]|metrics\.)", "", key)
         if name in known and not key.startswith("metrics."):
-            if text != "" or known[name].takes_none:
+            if text != "" or known[name].legal(None):
                 params[name] = text
             if not isinstance(known[name], Choice) and text and number_of(text) is None:
                 raise UsageError(f"{path}, line {line}: {name} must be a number, got {text!r}")

@@ -46,7 +46,7 @@ def examine(store: str) -> dict[str, Any]:
     keys = ("kind", "name", "summary", "lacks")
     rows = _abilities(hardware, packages, store)
     return {
-        "hardware": hardware.to_dict(),
+        "hardware": asdict(hardware),
         "python": platform.python_version(),
         "packages": packages,
         "abilities": [dict(zip(keys, row, strict=True)) for row in rows],
@@ -99,9 +99,9 @@ def _abilities(
     """Kind, name and summary of each feature, and what it lacks here."""
     for name in PRECISIONS:
         summary = hardware.slow.get(name, FULL)
-        yield "precision", name, summary, hardware.lacks_precision(name) or ""
+        yield "precision", name, summary, hardware.lacks(name)
     for name, summary in BACKENDS.items():
-        yield "backend", name, summary, hardware.lacks_backend(name) or ""
+        yield "backend", name, summary, hardware.lacks(name)
     yield from _strategies(hardware)
     lacks = "" if "ray" in packages else "needs the package ray"
     yield "dispatcher", "ray", "workers on one machine or a cluster", lacks

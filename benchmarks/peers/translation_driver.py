@@ -23,7 +23,7 @@ def train(options: dict[str, Any]) -> dict[str, Any]:
     model is exported to `folder`/export.
     """
     from workers.context import Context
-    from workers.data.batch import BatchShare
+    from workers.data import BatchShare
     from workers.export import export
     from workers.protocol import Assignment
     from workers.run import run

@@ -1,8 +1,10 @@
 """Options and knobs: ready-made parameters, fitted to the hardware."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Self, cast
 
 from search_spaces.errors import UsageError
@@ -10,7 +12,7 @@ from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import ALL, Choice, Float, Int, Parameter, Value
 from search_spaces.plugins import nearest
-from search_spaces.validation import check
+from search_spaces.validation import check, checked_when
 
 COMPUTES_THE_SAME: Final = frozenset({"speed", "memory"})
 CHANGES_THE_RESULT: Final = frozenset({"quality"})
@@ -55,6 +57,7 @@ class Option:
         on_request: further values, which are tuned only if a configuration names them.
         untuned: further values that can be fixed, but are not tuned.
         unset: the value if the option is neither tuned nor fixed; `default` if omitted.
+        named: whether adjustments name the choices.
     """
 
     name: str
@@ -71,6 +74,7 @@ class Option:
     on_request: tuple[Any, ...] = ()
     untuned: tuple[Any, ...] = ()
     unset: Any = _SAME_AS_DEFAULT
+    named: bool = False
 
     def __post_init__(self) -> None:
         if self.unset is _SAME_AS_DEFAULT:
@@ -88,56 +92,51 @@ class Option:
             raise UsageError(f"{self.name} is one of {words}, got {value!r}")
         return value
 
-    def build(
-        self, adjustments: Mapping[str, Any], kept: Sequence[Value] | None = None, **declared: Any
-    ) -> Parameter | None:
-        """The parameter as `adjustments[name]` changes it (see `Knob`); None if that is False.
-
-        Args:
-            adjustments: of the knob.
-            kept: the choices that remain, whatever the adjustments ask for.
-            declared: arguments of the parameter that take the place of those declared here.
+    def adjusted(self, adjustments: Mapping[str, Any]) -> Option | None:
+        """The option as `adjustments[name]` changes it (see `Knob`); None if that is False.
 
         Raises:
             SpaceError: the adjustment is malformed.
         """
-        change = self._change(adjustments)
-        if change is None:
+        given = adjustments.get(self.name, True)
+        if given in (False, None):
             return None
-        if kept is not None:
-            change["choices"] = kept
-        is_choice = "choices" in change or (self.choices and "low" not in change)
-        fields = ("choices", "ordered") if is_choice else ("low", "high", "log")
-        arguments = {"affects": self.affects, **declared, **{k: getattr(self, k) for k in fields}}
-        allowed = {*arguments, "default", "when"}
-        arguments |= {key: value for key, value in change.items() if key in allowed}
-        if "default" not in change:
-            default = adjustments.get("defaults", {}).get(self.name)
-            if default is None:
-                default = declared.get("default", self.default)
-            arguments["default"] = nearest_legal(default, arguments)
-        bounds = (arguments.get("low"), arguments.get("high"))
-        number = Int if all(isinstance(bound, int) for bound in bounds) else Float
-        kind: type[Parameter] = Choice if is_choice else number
-        return kind(self.name, **arguments)
+        change = {} if given is True else given
+        change = {"choices": given} if isinstance(given, list | tuple) else change
+        check(
+            isinstance(change, Mapping) and set(change) <= set(_ADJUSTABLE),
+            f"{self.name} is adjusted by False, a list of choices or a mapping with any of "
+            f"{', '.join(_ADJUSTABLE)}; got {given!r}",
+        )
+        choices = change.get("choices", () if "low" in change else self.choices)
+        of_workload = adjustments.get("defaults", {}).get(self.name)
+        fields = {
+            "default": self.default if of_workload is None else of_workload,
+            **change,
+            "choices": tuple(choices),
+            "requires": checked_when(self.name, change.get("when", self.requires)),
+            "named": "choices" in change,
+        }
+        return replace(self, **{key: value for key, value in fields.items() if key != "when"})
 
-    def wanted(
-        self, adjustments: Mapping[str, Any], declared: Sequence[Value] | None = None
-    ) -> list[Value]:
-        """The choices that the adjustments ask for, or else the declared ones."""
-        change = self._change(adjustments) or {}
-        return list(change.get("choices", self.choices if declared is None else declared))
+    def build(self, when: Mapping[str, Any] | None = None) -> Parameter:
+        """The parameter, active under the condition; its default is the nearest that it has."""
+        common: dict[str, Any] = {"when": when, "affects": self.affects}
+        if self.choices or self.low is None or self.high is None:
+            common["default"] = nearest_choice(self.default, self.choices)
+            return Choice(self.name, self.choices, ordered=self.ordered, **common)
+        common["default"] = min(max(self.default, self.low), self.high)
+        is_int = isinstance(self.low, int) and isinstance(self.high, int)
+        return (Int if is_int else Float)(self.name, self.low, self.high, log=self.log, **common)
 
-    def split(
-        self, choices: Sequence[Value], reasons: Mapping[Any, str]
-    ) -> tuple[list[Value], list[DroppedValue]]:
-        """Split choices into those to keep and those that `reasons` names.
+    def split(self, reasons: Mapping[Any, str]) -> tuple[tuple[Any, ...], list[DroppedValue]]:
+        """The choices to keep, and those that `reasons` names.
 
         Raises:
             SpaceError: the option is needed, and there is none to keep.
         """
-        dropped = [DroppedValue(self.name, c, reasons[c]) for c in choices if c in reasons]
-        kept = [c for c in choices if c not in reasons]
+        dropped = [DroppedValue(self.name, c, reasons[c]) for c in self.choices if c in reasons]
+        kept = tuple(c for c in self.choices if c not in reasons)
         why = "; ".join(map(str, dropped)) or "no choice was given"
         check(
             kept or not self.needed,
@@ -145,30 +144,15 @@ class Option:
         )
         return kept, dropped
 
-    def _change(self, adjustments: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The adjustment as arguments of the parameter; None if it leaves the option out."""
-        given = adjustments.get(self.name, True)
-        if given is None or isinstance(given, bool):
-            return {} if given else None
-        change = {"choices": given} if isinstance(given, list | tuple) else given
-        check(
-            isinstance(change, Mapping) and set(change) <= set(_ADJUSTABLE),
-            f"{self.name} is adjusted by False, a list of choices or a mapping with any of "
-            f"{', '.join(_ADJUSTABLE)}; got {given!r}",
-        )
-        return dict(change)
 
-
-def nearest_legal(default: Any, arguments: Mapping[str, Any]) -> Any:
-    """The value nearest to the default that the parameter has."""
-    if "choices" not in arguments:
-        return min(max(default, arguments["low"]), arguments["high"])
-    choices = list(arguments["choices"])
+def nearest_choice(default: Any, choices: Sequence[Value]) -> Any:
+    """The default, or else the choice that is nearest to it."""
     if default in choices or not choices:
         return default
-    numbers = [c for c in (default, *choices) if type(c) in (int, float)]
-    are_near = numbers[:1] == [default] and len(numbers) > 1
-    return min(numbers[1:], key=lambda c: abs(c - default)) if are_near else choices[0]
+    numbers: list[Any] = [c for c in choices if type(c) in (int, float)]
+    if type(default) not in (int, float) or not numbers:
+        return choices[0]
+    return min(numbers, key=lambda c: abs(c - default))
 
 
 @dataclass
@@ -227,26 +211,21 @@ class Knob:
         found = KnobSpace()
         tuned: dict[str, Parameter] = {}
         for declared in self.options:
-            option = self.fit(declared, hardware, adjustments)
-            when = self._condition(option, tuned)
-            if when is None or adjustments.get(option.name, True) in (False, None):
+            option = self.fit(declared, hardware, adjustments).adjusted(adjustments)
+            when = self._condition(option, tuned) if option else None
+            if option is None or when is None:
                 continue
             reasons = self.lacks(option, hardware, adjustments)
-            choices = option.wanted(adjustments)
-            kept, dropped = option.split(choices, reasons)
-            parameter = None
-            if kept or not choices:
-                parameter = option.build(adjustments, kept if reasons else None, when=when)
-            if parameter is not None:
+            kept, dropped = option.split(reasons)
+            if kept or not option.choices:
                 dropped += [
                     DroppedValue(option.name, value, reasons.get(value, ON_REQUEST))
                     for value in option.on_request
-                    if value not in choices and not parameter.legal(value)
+                    if value not in option.choices
                 ]
+                if len(kept) != 1 or option.needed or option.named:
+                    tuned[option.name] = replace(option, choices=kept).build(when)
             found.dropped += dropped
-            single = len(kept) == 1 and not option.needed and not option.wanted(adjustments, ())
-            if parameter is not None and not single:
-                tuned[option.name] = parameter
         found.parameters = list(tuned.values())
         found.constraints = [t for t in self.constraints if tuned.keys() >= {*Expression(t).names}]
         return found
@@ -298,8 +277,7 @@ class Knob:
                 can run.
         """
         known = [*(option.name for option in self.options), *self.keys, "defaults"]
-        given = dict(adjustments or {})
-        for key in given:
+        for key in adjustments or ():
             hint = nearest(str(key), known[:-1])
             check(key in known, f"knob {self.name!r} has no option {key!r}: {hint}")
-        return self.declare(hardware, given)
+        return self.declare(hardware, adjustments or {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from search_spaces.expressions import Expression
@@ -84,25 +84,29 @@ class ParallelismKnob(Knob):
         given = adjustments.get("strategies", BUILT_IN)
         known = {name: _Strategy(name, StrategyNeeds(**needs)) for name, needs in given.items()}
         slots = int(adjustments.get("slots") or hardware.num_slots)
+        strategy = replace(PARALLELISM, choices=tuple(known)).adjusted(adjustments)
+        if strategy is None:
+            return KnobSpace()
         powers = {2**i for i in range(1, slots.bit_length())}
-        counts: list[Any] = RANKS.wanted(adjustments, sorted({*powers, slots} - {1}))
-        too_many = {n: f"there are {slots} slots" for n in counts if n > slots}
-        ranks, dropped = RANKS.split(counts, too_many)
-        wanted: list[Any] = PARALLELISM.wanted(adjustments, list(known))
-        wanted.sort(key=lambda name: name != "single")
+        counts = replace(RANKS, choices=tuple(sorted({*powers, slots} - {1})))
+        count = counts.adjusted(adjustments) or counts
+        too_many = {n: f"there are {slots} slots" for n in count.choices if n > slots}
+        ranks, dropped = count.split(too_many)
+        single_first = sorted(strategy.choices, key=lambda name: name != "single")
+        strategy = replace(strategy, choices=tuple(single_first))
         reasons: dict[Any, str] = {}
-        for name in wanted:
+        for name in strategy.choices:
             check(name in known, f"parallelism is one of {', '.join(known)}; got {name!r}")
             lacks = known[name].lacks(hardware, slots, adjustments.get("plan", ()))
             lacks = lacks or known[name].fit(ranks, slots, adjustments.get("values", {}))
             reasons |= {name: lacks} if lacks else {}
-        kept, unusable = PARALLELISM.split(wanted, reasons)
-        default = "single" if "single" in kept else kept[0]
-        parallelism = PARALLELISM.build(adjustments, kept, default=default)
-        if parallelism is None:
-            return KnobSpace()
-        usable = [known[str(name)] for name in kept]
-        parameters = [parallelism, *_ranks(adjustments, usable), *_own(usable)]
+        kept, unusable = strategy.split(reasons)
+        usable = [known[name] for name in kept]
+        parameters = [replace(strategy, choices=kept).build(), *_own(usable)]
+        shared = tuple(sorted({n for one in usable for n in one.ranks}))
+        if shared and adjustments.get(RANKS.name, True):
+            when = {PARALLELISM.name: [one.name for one in usable if one.ranks]}
+            parameters.insert(1, replace(count, choices=shared).build(when))
         named = {
             DroppedValue(name, value, ON_REQUEST): None
             for strategy in usable
@@ -128,7 +132,7 @@ class _Strategy:
             return f"needs a workload that declares {' and '.join(missing)}"
         has_backend = not needs.backends or set(needs.backends) & set(hardware.backends)
         if slots >= needs.min_ranks > 1 and not has_backend:
-            return "; ".join(str(hardware.lacks_backend(backend)) for backend in needs.backends)
+            return "; ".join(map(hardware.lacks, needs.backends))
         return "needs torch built with RPC" if needs.rpc and not hardware.rpc else ""
 
     def fit(self, ranks: Sequence[Any], slots: int, values: Mapping[str, Value]) -> str:
@@ -146,15 +150,6 @@ class _Strategy:
             if not self.ranks:
                 return f"needs {rule}, which no number of ranks here satisfies"
         return ""
-
-
-def _ranks(adjustments: Mapping[str, Any], usable: list[_Strategy]) -> list[Parameter]:
-    counts = sorted({n for strategy in usable for n in strategy.ranks})
-    if not counts:
-        return []
-    when = {PARALLELISM.name: [strategy.name for strategy in usable if strategy.ranks]}
-    built = RANKS.build(adjustments, counts, default=counts[0], when=when)
-    return [built] if built else []
 
 
 def _own(usable: list[_Strategy]) -> list[Parameter]:

@@ -10,9 +10,11 @@ import sysconfig
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from search_spaces.errors import UsageError
 from search_spaces.hardware import PRECISIONS, Hardware
 from search_spaces.parameters import Value
 
@@ -142,6 +144,13 @@ PRECISION = Option(
     PRECISIONS,
     needed=True,
     untuned=("fp64",),
+)
+FLOAT8 = Option(
+    "float8",
+    "matrix products of large linear layers in 8 bits, each row with a scale of its own",
+    "off",
+    ("off", "rowwise"),
+    requires={"precision": ("bf16",)},
 )
 MATMUL_PRECISION = Option(
     "matmul_precision",
@@ -354,9 +363,9 @@ class PrecisionKnob(Knob):
         self, option: Option, hardware: Hardware, adjustments: Mapping[str, Any]
     ) -> Mapping[Value, str]:
         reasons: dict[Any, str] = {}
-        if option.wanted(adjustments) == list(PRECISIONS):
+        if option.choices == PRECISIONS:
             reasons |= hardware.slow
-        lacking = {name: hardware.lacks_precision(name) for name in PRECISIONS}
+        lacking = {name: hardware.lacks(name) for name in PRECISIONS}
         return {**reasons, **{name: reason for name, reason in lacking.items() if reason}}
 
 
@@ -389,8 +398,7 @@ class RuntimeKnob(Knob):
         names = [option.name for option in self.options]
         if_named = (MEMORY_FORMAT.name, COMPACT_MEMORY.name)
         usual = [name for name in names if name not in if_named or adjustments.get(name)]
-        tune = adjustments.get("tune", usual)
-        left_out = {name: False for name in names if name not in tune}
+        left_out = dict.fromkeys(set(names) - set(adjustments.get("tune", usual)), False)
         return super().declare(hardware, {**adjustments, **left_out})
 
     def fit(self, option: Option, hardware: Hardware, adjustments: Mapping[str, Any]) -> Option:
@@ -405,16 +413,16 @@ class RuntimeKnob(Knob):
     def lacks(
         self, option: Option, hardware: Hardware, adjustments: Mapping[str, Any]
     ) -> Mapping[Value, str]:
-        if option is MATMUL_PRECISION and hardware.gpus:
+        if option.name == MATMUL_PRECISION.name and hardware.gpus:
             text = "is tf32 on a GPU, which is a value of precision"
             return dict.fromkeys(("high", "medium"), text)
-        if option is COMPACT_MEMORY and hardware.gpus:
+        if option.name == COMPACT_MEMORY.name and hardware.gpus:
             return {True: "is about main memory, trials run on a GPU"}
         if option.name == THREADS.name:
-            cpus, counts = _cores(hardware, adjustments), option.wanted(adjustments)
+            cpus = _cores(hardware, adjustments)
             text = f"a worker slot has {cpus} cores"
-            return {n: text for n in counts if isinstance(n, int) and n > cpus}
-        if option is not COMPILE:
+            return {n: text for n in option.choices if isinstance(n, int) and n > cpus}
+        if option.name != COMPILE.name:
             return {}
         text = "" if hardware.gpus else "records CUDA graphs and needs a CUDA GPU"
         reasons = dict.fromkeys(("reduce-overhead", "cudagraphs"), text)
@@ -528,9 +536,66 @@ class DeterminismKnob(Knob):
             torch.backends.cudnn.benchmark = benchmark
 
 
+MIN_FEATURES: Final = 1024  # of input and output; smaller products are slower than in bf16
+_MULTIPLE: Final = 16  # of features, which the kernels need
+_HOPPER: Final = (9, 0)  # whose kernels scale by rows
+_GPU: Final = "needs an NVIDIA GPU of capability 9.0 or later"
+_PACKAGE: Final = "needs the package torchao: pip install 'automl-sweep[float8]'"
+
+
+class Float8Knob(Knob):
+    """torchao's float8 training with a scale for each row (https://arxiv.org/abs/2209.05433).
+
+    Weights, moments and all other operations stay as they are under bf16. Layers with fewer than
+    1024 inputs or outputs are left as they are; a model without larger ones trains in bf16.
+    """
+
+    name = "float8"
+    summary = "matrix products in 8 bits"
+    options = (FLOAT8,)
+    on_request = (FLOAT8,)
+    constraints = ("float8 == 'off' or parallelism in ('single', 'ddp', 'fsdp', 'hsdp')",)
+
+    def lacks(
+        self, option: Option, hardware: Hardware, adjustments: Mapping[str, Any]
+    ) -> Mapping[Value, str]:
+        # AMD's GPUs have no tf32.
+        fast = all(gpu.capability >= _HOPPER for gpu in hardware.gpus)
+        if not (hardware.gpus and fast and "tf32" in hardware.precisions):
+            return {"rowwise": _GPU}
+        if find_spec("torchao") is None:
+            return {"rowwise": _PACKAGE}
+        return {}
+
+    def change(self, model: Any, values: Mapping[str, Any]) -> None:
+        """See `Knob.change`.
+
+        Raises:
+            UsageError: torchao is not installed, or this process has no such GPU.
+        """
+        if FLOAT8.value(values) == "off":
+            return
+        import torch
+
+        can = torch.cuda.is_available() and torch.cuda.get_device_capability() >= _HOPPER
+        if not can or find_spec("torchao") is None:
+            raise UsageError(f"float8 {_PACKAGE if find_spec('torchao') is None else _GPU}")
+        from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+
+        config = Float8LinearConfig.from_recipe_name("rowwise")
+        # The rows of a batch are the inner dimension of a weight's gradient.
+        object.__setattr__(config, "pad_inner_dim", True)
+        convert_to_float8_training(model, config=config, module_filter_fn=_is_large)
+
+
+def _is_large(module: Any, name: str) -> bool:
+    """Whether a linear layer is large enough, and has sizes that the kernels take."""
+    sizes = (module.in_features, module.out_features)
+    return min(sizes) >= MIN_FEATURES and not any(size % _MULTIPLE for size in sizes)
+
+
 _DEGREES: Final = (TENSOR_DEGREE, SHARD_DEGREE, PIPELINE_DEGREE)
 _COMMUNICATION: Final = (BUCKET_MEGABYTES, REDUCTION)
-_ARCHITECTURE: Final = (NUM_LAYERS, WIDTH, NUM_HEADS, DROPOUT, LABEL_SMOOTHING)
 TABLE: Final[Mapping[str, type[Knob]]] = {
     knob.name: knob
     for knob in (
@@ -541,10 +606,15 @@ TABLE: Final[Mapping[str, type[Knob]]] = {
         OffloadKnob,
         KernelsKnob,
         DeterminismKnob,
+        Float8Knob,
         Knob.row(
             "architecture",
             "layers, width, heads, dropout and label smoothing",
-            *_ARCHITECTURE,
+            NUM_LAYERS,
+            WIDTH,
+            NUM_HEADS,
+            DROPOUT,
+            LABEL_SMOOTHING,
             constraints=("width % num_heads == 0",),
         ),
         Knob.row("attention", "layout of the attention projections", ATTENTION_LAYOUT),

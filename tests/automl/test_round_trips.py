@@ -108,7 +108,7 @@ SPACE = Space(
     Choice("flag", [True, 1, "1", "true"]),
     Choice("widths", [[64, 32], [64]]),
     Float("x", 0, 1, step=0.1),
-    Int("n", 1, 2**60, log=True),
+    Int("n", 1, 2**50, log=True),
 )
 
 

@@ -1,4 +1,4 @@
-"""A sweep says why it ended early, why nothing succeeded, and how it has understood a range."""
+"""A sweep says why it ended early, and why nothing succeeded."""
 
 from __future__ import annotations
 
@@ -8,13 +8,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import automl
-from automl.config import load
 from automl.ledger import Ledger
 from automl.workflows import steering
-from search_spaces.plain import ambiguous
 
 
 def sweep(
@@ -38,7 +34,6 @@ def test_a_space_without_more_configurations(tmp_path: Path, capfd: Any) -> None
     assert words in repr(result)
     said = capfd.readouterr().err
     assert words in said
-    assert "x: [0.0, 1.0] is a choice of two values; for the numbers between them" in said
 
 
 def test_a_pin_that_leaves_one_configuration(tmp_path: Path, capfd: Any) -> None:
@@ -60,40 +55,6 @@ def test_without_a_success_the_cause_is_said(tmp_path: Path, capfd: Any) -> None
     quiet = sweep(lambda trial: trial.params["y"], {"x": (0.0, 1.0)}, tmp_path, progress=False)
     assert len(quiet.trials) == 3
     assert capfd.readouterr().err == ""
-
-
-def test_everything_that_reads_a_space_says_how_it_understood_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    automl.Optimizer({"x": (0, 1)}, "minimize loss")
-    automl.simulate(lambda _: [(1.0, {"loss": 1.0})], {"x": (0, 1)}, "minimize loss", trials=1)
-    said = capsys.readouterr().err
-    assert said.count("x: (0, 1) is the whole numbers 0 and 1; for the numbers between") == 2
-    config = tmp_path / "c.yaml"
-    config.write_text("space: {x: [0.0, 1.0]}\ngoals: minimize loss\n")
-    (note,) = load(config, objective=True).notes
-    assert note.endswith(
-        "a choice of two values; for the numbers between them write {low: 0.0, high: 1.0}"
-    )
-
-
-@pytest.mark.parametrize(
-    ("entry", "line"),
-    [
-        ((0, 1), "x: (0, 1) is the whole numbers 0 and 1; for the numbers between them write"),
-        ([1e-5, 0.1], "x: [1e-05, 0.1] is a choice of two values"),
-        ({"low": 0, "high": 1}, "x: {'low': 0, 'high': 1} is the whole numbers 0 and 1"),
-        ({"low": 0, "high": 1, "type": "int"}, ""),
-        ((0, 8), ""),
-        ((0.0, 1.0), ""),
-        ([16, 32], ""),
-        ([0.1, 0.2, 0.3], ""),
-        (["a", "b"], ""),
-    ],
-)
-def test_only_a_range_that_may_mean_something_else_is_explained(entry: Any, line: str) -> None:
-    assert "".join(ambiguous({"x": entry})).startswith(line)
-    assert bool(ambiguous({"x": entry})) is bool(line)
 
 
 def test_a_script_that_ends_before_torch_is_imported_ends_cleanly(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_anything_is_accepted_for_good_or_refused(space: Space, data: st.DataObj
         (Int("n", 0, 9), np.int64(2), 2),
         (Int("n", 0, 9), "2", 2),
         (Int("n", 0, 9), "2.0", 2),
-        (Int("n", 0, 2**62), float(2**60), 2**60),
+        (Int("n", 0, 2**52), float(2**50), 2**50),
         (Float("x", 0, 1), 1, 1.0),
         (Float("x", 0, 1), "1e-1", 0.1),
         (Float("x", 0, 1), np.float32(0.3), 0.3),
@@ -123,15 +123,6 @@ def test_a_grid_ends_where_its_bounds_say(
     assert parameter.from_units(parameter.to_units(values)) == values
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "step"),
-    [(0.0, 1.0, 1e-320), (0.0, 1.0, 1e-20), (0.0, 1e300, 1e-10), (0.0, 1.0, 5e-324)],
-)
-def test_bounds_and_step_are_checked_together(low: float, high: float, step: float) -> None:
-    with pytest.raises(SpaceError, match="too many steps"):
-        Float("x", low, high, step=step)
-
-
 def test_conditions_have_the_form_of_their_parent() -> None:
     space = Space(
         Int("n", 1, 3),
@@ -149,10 +140,14 @@ def test_what_is_not_given() -> None:
         Float("x", 0, 1, default=0.25, when={"kind": "b"}),
         Int("n", 0, 4),
     )
-    assert space.accept({}) == {"kind": "a", "n": 2}
-    assert space.accept({"kind": "b"}) == {"kind": "b", "x": 0.25, "n": 2}
-    assert space.accept({"kind": "b"}, rest={"x": 0.5, "n": 9}) == {"kind": "b", "x": 0.5, "n": 2}
-    assert space.accept({"x": 0.5, "other": 1}, surplus=True) == {"kind": "a", "n": 2}
+    options: dict[str, Any]
+    for params, options, found in (
+        ({}, {}, {"kind": "a", "n": 2}),
+        ({"kind": "b"}, {}, {"kind": "b", "x": 0.25, "n": 2}),
+        ({"kind": "b"}, {"rest": {"x": 0.5, "n": 9}}, {"kind": "b", "x": 0.5, "n": 2}),
+        ({"x": 0.5, "other": 1}, {"surplus": True}, {"kind": "a", "n": 2}),
+    ):
+        assert space.accept(params, **options) == found
     for given_, said in (
         ({"x": 0.5}, "x is active only when kind is 'b'; leave it out, got 0.5"),
         ({"knd": "a"}, "unknown parameter 'knd': did you mean 'kind'"),

@@ -70,20 +70,10 @@ def some_number(rng: random.Random, depth: int) -> str:
 
 
 def comparison(rng: random.Random) -> str:
-    sides = [some_number(rng, rng.randrange(3)) for _ in range(3)]
-    ops = rng.choices(("<", "<=", ">", ">=", "==", "!="), k=2)
+    sides = [some_number(rng, rng.randrange(3)) for _ in range(2)]
+    op = rng.choice(("<", "<=", ">", ">=", "==", "!="))
     name, word = rng.choice("sn"), rng.choice(("'adam'", "'a'", "None", "2", "s", "n", "i"))
-    return rng.choice(
-        (
-            f"{sides[0]} {ops[0]} {sides[1]}",
-            f"{sides[0]} {ops[0]} {sides[1]} {ops[1]} {sides[2]}",
-            f"{name} {ops[0]} {word}",
-            f"{name} {rng.choice(('in', 'not in'))} ('adam', None, {sides[0]})",
-            f"{sides[0]} {rng.choice(('in', 'not in'))} [1, 0, {sides[1]}]",
-            "t",
-            "i",
-        )
-    )
+    return rng.choice((f"{sides[0]} {op} {sides[1]}", f"{name} {op} {word}", "t", "i"))
 
 
 def condition(rng: random.Random, depth: int) -> str:
@@ -93,21 +83,9 @@ def condition(rng: random.Random, depth: int) -> str:
     return rng.choice((f"(not {parts[0]})", f"({rng.choice((' and ', ' or ')).join(parts)})"))
 
 
-def pairs(node: ast.expr) -> ast.expr:
-    """`a < b < c` as `a < b and b < c`, and `a in (b, c)` as `a == b or a == c`."""
-    match node:
-        case ast.Compare(left, [ast.In() | ast.NotIn() as op], [ast.Tuple(elts) | ast.List(elts)]):
-            found = ast.BoolOp(ast.Or(), [ast.Compare(left, [ast.Eq()], [one]) for one in elts])
-            return found if isinstance(op, ast.In) else ast.UnaryOp(ast.Not(), found)
-        case ast.Compare(left, [_, _, *_] as ops, others):
-            sides = zip([left, *others], ops, others)  # noqa: B905
-            return ast.BoolOp(ast.And(), [ast.Compare(a, [op], [b]) for a, op, b in sides])
-    return node
-
-
 def python_says(node: ast.expr, params: dict[str, Any]) -> bool | None:
     """The truth of a condition whose comparisons Python evaluates; None if there is no result."""
-    match pairs(node):
+    match node:
         case ast.BoolOp(op=op, values=values):
             found = [python_says(value, params) for value in values]
             decisive = isinstance(op, ast.Or)
@@ -184,16 +162,6 @@ def test_a_condition_is_what_python_says(seed: int) -> None:
         "min(a, b)",
         "a > 0 \x00",
         "(1, 2) == a",
-    ],
-)
-def test_what_is_no_condition_is_refused(text: str) -> None:
-    with pytest.raises(SpaceError):
-        Expression(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
         "a" * 5000 + " > 0",
         "(" * 300 + "a" + ")" * 300 + " > 0",
         "-" * 900 + "a > 0",
@@ -205,7 +173,7 @@ def test_what_is_no_condition_is_refused(text: str) -> None:
     ],
 )
 @pytest.mark.timeout(30)
-def test_hostile_texts_are_refused_quickly(text: str) -> None:
+def test_what_is_no_condition_is_refused_quickly(text: str) -> None:
     with pytest.raises(SpaceError) as error:
         Expression(text)
     assert len(str(error.value)) < 400 or len(text) < 1000
@@ -237,22 +205,22 @@ def test_any_text_is_either_refused_or_evaluated(text: str) -> None:
     assert Expression(str(expression)).names == expression.names
 
 
-def test_a_condition_without_one_of_its_values_does_not_apply() -> None:
-    assert Expression("z > 3").evaluate({"a": 3})
-
-
 def test_bind_keeps_precedence() -> None:
     bound = Expression("a ** 2 == 9 and s == 'x' and b > 0").bind({"a": -3, "s": "x", "unknown": 1})
     assert bound.names == ("b",)
     assert bound.evaluate({"b": 1})
+    assert bound.evaluate({}), "a condition without one of its values does not apply"
     assert Expression("max(max, 1) == 5").bind({"max": 5}).evaluate({})
 
 
 def test_names_with_hyphens() -> None:
-    assert quoted("batch-size >= 8 - x", ["batch-size", "x"]) == "`batch-size` >= 8 - x"
-    assert quoted("a-b-c < a-b", ["a-b", "a-b-c"]) == "`a-b-c` < `a-b`"
-    assert quoted("kind == 'a-b'", ["a-b"]) == "kind == 'a-b'"
-    assert quoted("a-b < 3", ["a", "b"]) == "a-b < 3"
+    for text, names, written in (
+        ("batch-size >= 8 - x", ["batch-size", "x"], "`batch-size` >= 8 - x"),
+        ("a-b-c < a-b", ["a-b", "a-b-c"], "`a-b-c` < `a-b`"),
+        ("kind == 'a-b'", ["a-b"], "kind == 'a-b'"),
+        ("a-b < 3", ["a", "b"], "a-b < 3"),
+    ):
+        assert quoted(text, names) == written
     expression = Expression("`batch-size` * steps <= 64 and `model.n-layers` > 1")
     assert expression.names == ("batch-size", "steps", "model.n-layers")
     assert expression.evaluate({"batch-size": 8, "steps": 8, "model.n-layers": 2})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from automl.core import Goal
 from automl.errors import UsageError
 from automl.result import Result
 from search_spaces import Space, SpaceError
-from search_spaces.other_tools import WORDS as WORDS_OF_OTHERS
+from search_spaces.errors import WORDS as WORDS_OF_OTHERS
 from workers.context import Context
 from workers.protocol import Assignment
 
@@ -23,48 +24,33 @@ WORDS = {
     "num_samples": "trials=50",
     "timeout": 'budget="10m"',
     "study_name": 'name="mine"',
+    "gols": "did you mean 'goals'",
+    "constraint": "did you mean 'constraints'",
 }
 
 
 @pytest.mark.parametrize("word", WORDS)
 def test_a_keyword_of_another_library(word: str) -> None:
-    calls: tuple[Any, ...] = (automl.sweep, automl.Optimizer)
-    for call in calls:
-        arguments: tuple[Any, ...] = (print, {"x": (0, 1)}, "minimize loss")
+    keywords: dict[str, Any] = {word: 1}
+    for call in (partial(automl.sweep, print), automl.Optimizer):
         with pytest.raises(TypeError, match="unexpected keyword argument") as caught:
-            call(*arguments[call is not automl.sweep :], **{word: 1})
+            call({"x": (0, 1)}, "minimize loss", **keywords)
         assert WORDS[word] in str(caught.value)
 
 
-def test_an_attribute_of_another_library(tmp_path: Path) -> None:
+def test_an_attribute_of_another_library_or_misspelt(tmp_path: Path) -> None:
     trial = Context(Assignment("s", 0, 1, {"lr": 0.1}, None, str(tmp_path)))
-    for name, words in (
-        ("suggest_uniform", 'trial.params["lr"]'),
-        ("TrialPruned", "returns False"),
+    for owner, name, words in (
+        (trial, "suggest_uniform", 'trial.params["lr"]'),
+        (trial, "TrialPruned", "returns False"),
+        (trial, "param", "; did you mean 'params'"),
+        (automl, "create_study", "call `automl"),
+        (automl, "swep", "; did you mean 'sweep'"),
+        (object.__new__(Result), "best_params", "`result"),
     ):
         with pytest.raises(AttributeError, match=f"no attribute '{name}'") as caught:
-            getattr(trial, name)
+            getattr(owner, name)
         assert words in str(caught.value)
-    with pytest.raises(AttributeError, match="call `automl"):
-        automl.create_study  # noqa: B018
-    with pytest.raises(AttributeError, match="`result"):
-        object.__new__(Result).best_params  # noqa: B018
-
-
-@pytest.mark.parametrize(
-    ("word", "meant"), [("trails", "trials"), ("goal", "goals"), ("constraint", "constraints")]
-)
-def test_a_misspelt_keyword(word: str, meant: str) -> None:
-    with pytest.raises(TypeError, match=f"argument '{word}'; did you mean '{meant}'"):
-        automl.sweep(print, {"x": (0, 1)}, "minimize loss", **{word: 12})  # type: ignore[arg-type]
-
-
-def test_a_misspelt_attribute(tmp_path: Path) -> None:
-    trial = Context(Assignment("s", 0, 1, {"lr": 0.1}, None, str(tmp_path)))
-    with pytest.raises(AttributeError, match="no attribute 'param'; did you mean 'params'"):
-        trial.param  # noqa: B018
-    with pytest.raises(AttributeError, match="no attribute 'swep'; did you mean 'sweep'"):
-        automl.swep  # noqa: B018
     assert not hasattr(trial, "_param")
 
 
@@ -97,7 +83,7 @@ def test_an_objective_that_takes_no_trial_is_refused(tmp_path: Path) -> None:
 
 
 def test_keys_of_a_range_of_another_library() -> None:
-    with pytest.raises(SpaceError, match="no key 'min'; `low` is the least value"):
+    with pytest.raises(SpaceError, match="takes no 'min'; `low` is the least value"):
         automl.Optimizer({"lr": {"min": 0.0, "max": 1.0}}, "minimize loss")
 
 

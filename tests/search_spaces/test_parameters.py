@@ -33,7 +33,7 @@ NAN, INF = float("nan"), float("inf")
         (lambda: Int("n", 0.5, 3), "low of 'n' must be an integer, got 0.5; an Int has whole"),
         (lambda: Int("n", 0, NAN), "high of 'n' must be an integer, got nan"),
         (lambda: Int("n", True, 3), "low of 'n' must be an integer, got True"),
-        (lambda: Int("n", 0, 2**63), "within plus or minus"),
+        (lambda: Int("n", 0, 2**53), "within plus or minus"),
         (lambda: Choice("c", []), "of these, and there must be one; got []"),
         (lambda: Choice("c", "abc"), "choices of 'c' must be a list, got 'abc'"),
         (lambda: Choice("c", {"a", "b"}), "must be a list"),
@@ -50,6 +50,9 @@ NAN, INF = float("nan"), float("inf")
         (lambda: Float("x", 1, 2, step=0.5, log=True), "a step of 0.5, which a log scale cannot"),
         (lambda: Int("n", 1, 9, step=2, log=True), "a step of 2, which a log scale cannot have"),
         (lambda: Int("n", 1, 9, step=0.5), "step of 'n' must be an integer, got 0.5"),
+        (lambda: Float("x", 0, 1, step=1e-20), "'x' has too many steps of 1e-20 between 0"),
+        (lambda: Float("x", 0, 1, step=5e-324), "has too many steps of 5e-324"),
+        (lambda: Float("x", 0, 1e300, step=1e-10), "has too many steps of 1e-10"),
         (
             lambda: Float("x", 0, 1, step=0.25, default=0.3),
             "the default of x goes from 0.0 in steps of 0.25, got 0.3; the nearest value is 0.25",
@@ -88,6 +91,13 @@ NAN, INF = float("nan"), float("inf")
         (lambda: Float("x", 0, 1, when=["a"]), "when of 'x' must map a parent's name"),
         (lambda: Float("x", 0, 1, when={"a": []}), "must give 'a' a value or a list"),
         (lambda: Float("x", 0, 1, when={"a": [{}]}), "must give 'a' a value or a list"),
+        (lambda: parameter_from_dict(None), "an object whose type is one of float, int, choice"),
+        (lambda: parameter_from_dict({"type": []}), "an object whose type is one of float, int"),
+        (lambda: parameter_from_dict({"type": "int", "name": "x"}), "malformed int parameter"),
+        (
+            lambda: parameter_from_dict({"type": "float", "name": "x", "low": 0, "hgh": 1}),
+            "x: a float takes no 'hgh'; did you mean 'high'",
+        ),
     ],
 )
 def test_malformed_parameters_are_refused(build: Any, said: str) -> None:
@@ -193,26 +203,13 @@ def test_moves_stay_in_the_interval_and_leave_the_cell(data: st.DataObject) -> N
         assert all(other != value for other in parameter.from_units(moved))
 
 
-@pytest.mark.parametrize(
-    "data",
-    [None, [], {}, {"type": "real", "name": "x"}, {"type": "int", "name": "x"}, {"type": []}],
-)
-def test_malformed_json_is_refused(data: Any) -> None:
-    with pytest.raises(SpaceError):
-        parameter_from_dict(data)
-    with pytest.raises(SpaceError, match="x: a float takes no 'hgh'; did you mean 'high'"):
-        parameter_from_dict({"type": "float", "name": "x", "low": 0, "hgh": 1})
-
-
 def test_steps_are_counted_from_low_as_in_optuna() -> None:
     x = Float("x", 0.1, 1.0, step=0.2)
     assert x.values() == [0.1, 0.3, 0.5, 0.7, 0.9]
-    assert (x.high, x.size, x.to_unit(0.3)) == (0.9, 5, 0.3)
-    assert x.accept(0.1 + 0.2) == 0.3
+    assert (x.high, x.size, x.to_unit(0.3), x.accept(0.1 + 0.2)) == (0.9, 5, 0.3, 0.3)
     assert Int("n", 16, 100, step=32).values() == [16, 48, 80]
     with pytest.warns(UserWarning, match="not divisible"):
         theirs = FloatDistribution(0.1, 1.0, step=0.2)
     assert (theirs.high, x.high) == (0.9, 0.9)
     moved = x.raw(x.perturb(x.to_units([0.5] * 200), np.random.default_rng(0)))
-    assert 0.5 not in moved
-    assert set(moved.tolist()) <= set(x.values())
+    assert set(moved.tolist()) <= {0.1, 0.3, 0.7, 0.9}

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search_spaces import Choice, Float, Int, Space, SpaceError
+from search_spaces.space import read_space
 
 
 def tree() -> Space:
@@ -114,6 +115,10 @@ def test_check_says_what_is_wrong(params: Any, said: str) -> None:
         ),
         (lambda: Space(Float("x", 0, 1), constraints=["x >"]), "not well formed"),
         (lambda: Space(Float("x", 0, 1), constraints=[3]), "a constraint is a text"),
+        (lambda: Space.from_dict({}), "an object with a list of parameters, got {}"),
+        (lambda: Space.from_dict({"parameters": [3]}), "a parameter is an object"),
+        (lambda: Space(Float("x", 0, 1)).decode(np.zeros(2)), "must have shape (n, 1)"),
+        (lambda: Space(Float("x", 0, 1)).decode(np.zeros((1, 2))), "must have shape (n, 1)"),
     ],
 )
 def test_malformed_spaces_are_refused(build: Any, said: str) -> None:
@@ -137,10 +142,10 @@ def test_constraints() -> None:
 
 
 def test_default() -> None:
-    optimizer = Choice("optimizer", ["sgd", "adam"], default="adam")
     momentum = Float("momentum", 0, 1, when={"optimizer": "sgd"})
-    assert Space(momentum, optimizer).default() == {"optimizer": "adam"}
-    assert Space(momentum, Choice("optimizer", ["sgd", "adam"], default="sgd")).default() is None
+    adam, sgd = (Choice("optimizer", ["sgd", "adam"], default=one) for one in ("adam", "sgd"))
+    assert Space(momentum, adam).default() == {"optimizer": "adam"}
+    assert Space(momentum, sgd).default() is None
     assert Space(Float("x", 0, 1, default=0), constraints=["x > 0.5"]).default() is None
     assert Space(Choice("flag", [True, False], default=False)).default() == {"flag": False}
 
@@ -211,36 +216,13 @@ def test_json_pickle_copy_and_repr_give_the_space_back(space: Space) -> None:
     assert len(repr(space).splitlines()) == len(space) + 2
 
 
-@pytest.mark.parametrize("data", [None, {}, {"parameters": {}}, {"parameters": [3]}])
-def test_malformed_json_is_refused(data: Any) -> None:
-    with pytest.raises(SpaceError):
-        Space.from_dict(data)
-
-
-@pytest.mark.parametrize("units", [np.zeros(2), np.zeros((1, 3)), np.zeros((1, 2, 1))])
-def test_coordinates_of_another_shape_are_refused(units: Any) -> None:
-    with pytest.raises(SpaceError, match=r"must have shape \(n, 2\)"):
-        Space(Float("x", 0, 1), Float("y", 0, 1)).decode(units)
-
-
-def test_nothing_to_encode_or_decode() -> None:
-    space = tree()
-    assert space.encode([]).shape == (0, 5)
-    assert space.decode(np.zeros((0, 5))) == []
-    assert space.sample(np.random.default_rng(0), 0) == []
-
-
-def dotted() -> Space:
-    return Space(
+def test_dotted_names_none_and_lists_in_conditions_and_constraints() -> None:
+    space = Space(
         Choice("model.kind", ["a", None, [1, 2]]),
         Float("model.lr", 0.0, 1.0, step=0.1, when={"model.kind": [None, [1, 2]]}),
         Int("heads", 1, 8),
         constraints=["model.lr * heads <= 2", "model.kind != None or heads > 1"],
     )
-
-
-def test_dotted_names_none_and_lists_in_conditions_and_constraints() -> None:
-    space = dotted()
     assert space.constraints[0].names == ("model.lr", "heads")
     assert Space.from_dict(json.loads(json.dumps(space.to_dict()))) == space
     assert pickle.loads(pickle.dumps(space)) == space
@@ -255,3 +237,44 @@ def test_dotted_names_none_and_lists_in_conditions_and_constraints() -> None:
         assert row == params
     assert space.feasible(units).all()
     assert Space(*space.parameters.values()).feasible(units).all()
+
+
+def test_a_mapping_of_ranges_is_a_space() -> None:
+    space = read_space(
+        {
+            "x": (0, 10),
+            "y": (0, 1.5),
+            "optimizer": ["sgd", "adam"],
+            "lr": {"low": 1e-5, "high": 0.1, "log": True},
+            "momentum": Float("momentum", 0.0, 0.9, when={"optimizer": "sgd"}),
+        }
+    )
+    assert space == Space(
+        Int("x", 0, 10),
+        Float("y", 0.0, 1.5),
+        Choice("optimizer", ["sgd", "adam"]),
+        Float("lr", 1e-5, 0.1, log=True),
+        Float("momentum", 0.0, 0.9, when={"optimizer": "sgd"}),
+    )
+    assert read_space(space) is space
+    assert read_space([Int("x", 0, 10)]) == Space(Int("x", 0, 10))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (3, "a space is a Space or a mapping of names to ranges"),
+        ("x", "a space is a Space or a mapping"),
+        ([3], "a space is made of Float, Int and Choice parameters, got 3"),
+        ({}, "a space needs at least one parameter"),
+        ({"x": 3}, r"the range of 'x' must be \(low, high\) with two numbers"),
+        ({"x": (0, 1, 2)}, "the range of 'x' must be"),
+        ({"x": (1, 0)}, "low of 'x' must not be above high"),
+        ({"x": {"lo": 0}}, "takes no .lo.; did you mean .low."),
+        ({3: (0, 1)}, "a parameter's name is"),
+        ({"y": Int("x", 0, 1)}, "with another name, 'x'"),
+    ],
+)
+def test_what_is_no_space_is_refused(given: Any, message: str) -> None:
+    with pytest.raises(SpaceError, match=message):
+        read_space(given)

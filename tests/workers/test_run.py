@@ -14,7 +14,7 @@ from fake_gpu import FakeCuda
 
 from search_spaces.errors import TrialFailure
 from workers.context import Context
-from workers.functions.speed import SpeedProbe
+from workers.functions.numbers import SpeedProbe
 from workers.protocol import (
     Assignment,
     Ending,

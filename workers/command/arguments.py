@@ -35,17 +35,13 @@ def check(arguments: Sequence[str], names: Collection[str]) -> None:
     known = [*names, *FACTS, ALL]
     for argument in arguments:
         for part in _PART.finditer(argument):
-            name = part[1]
-            if name is None and part[0] not in ("{{", "}}"):
-                raise UsageError(
-                    f"a brace in the argument {argument!r} has no partner: "
-                    f"write {part[0] * 2} for a brace of your own"
-                )
-            if name is not None and name not in known:
-                raise UsageError(
-                    f"the argument {argument!r} names no parameter: {nearest(name, known)} "
-                    f"(write {{{{{name}}}}} for braces of your own)"
-                )
+            name, brace = part[1], part[0] * 2
+            said = f"a brace in the argument {argument!r} has no partner: write {brace}"
+            if name is not None:
+                hint = nearest(name, known)
+                said = f"the argument {argument!r} names no parameter: {hint}; write {{{{{name}}}}}"
+            if name not in known and part[0] not in ("{{", "}}"):
+                raise UsageError(f"{said} for braces of your own")
 
 
 def flags_of(parameters: Mapping[str, Parameter]) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 import os
 import selectors
@@ -92,13 +93,14 @@ class CommandObjective:
         Raises:
             UsageError: there is no such program or script.
         """
-        program = self.arguments[0]
+        program, *others = self.arguments
         found = shutil.which(Path(self.folder, program) if "/" in program else program)
-        if found is None and "{" not in program:
-            raise UsageError(f"there is no program {program!r} that can be run")
-        script = next((one for one in self.arguments[1:] if not one.startswith("-")), "")
+        said = "" if found or "{" in program else f"program {program!r} that can be run"
+        script = next((one for one in others if not one.startswith("-")), "")
         if script.endswith(".py") and "{" not in script and not Path(self.folder, script).exists():
-            raise UsageError(f"there is no script {script!r} in {self.folder}")
+            said = said or f"script {script!r} in {self.folder}"
+        if said:
+            raise UsageError(f"there is no {said}")
 
     def __call__(self, context: Context) -> dict[str, float]:
         """Run one attempt at a trial; returns its result.
@@ -237,8 +239,7 @@ class CommandAttempt:
         for name in ("trial", "trial_dir", "checkpoint_dir", "seed"):
             found[f"AUTOML_{name.upper()}"] = self._facts[name]
         found.pop("AUTOML_RESUME", None)
-        if self._resumed:
-            found["AUTOML_RESUME"] = "1"
+        found |= {"AUTOML_RESUME": "1"} if self._resumed else {}
         if self._command.in_trial:  # `python -m` and imports find what is beside the program
             places = [self._command.folder, found.get("PYTHONPATH", "")]
             found["PYTHONPATH"] = os.pathsep.join(filter(None, places))
@@ -317,9 +318,8 @@ class CommandAttempt:
                 "AUTOML_CHECKPOINT_DIR: it could only begin anew"
             )
         if status != 0 and not is_stopped:
-            last = [*self._last_lines("stdout"), *self._last_lines("stderr")]
-            errors = self._tails["stderr"]
-            raise failure_of(status, errors, "".join(last[-1:]), oom_killed=oom_killed)
+            last = self._last_lines().rpartition(" | ")[2]
+            raise failure_of(status, self._tails["stderr"], last, oom_killed=oom_killed)
 
     def _nothing_reported(self, collector: Collector) -> CommandFailed:
         """The failure of a command that has ended well, but has not reported the goal's metric."""
@@ -330,15 +330,17 @@ class CommandAttempt:
         if goal in patterns:
             how = f"no line of its output matches {patterns[goal]!r}"
         words = [f"the command reported no metric {goal!r}; these were reported: {found}", how]
-        words += collector.complaints[:1]
-        if last := [*self._last_lines("stdout"), *self._last_lines("stderr")]:
-            words.append(f"the last lines that it printed: {' | '.join(last)}")
+        words += [
+            *collector.complaints[:1],
+            f"the last lines that it printed: {self._last_lines()}",
+        ]
         return CommandFailed("missing_metric", "; ".join(words))
 
-    def _last_lines(self, name: str) -> list[str]:
-        """The last lines of an output that are not empty, each cut."""
-        lines = map(str.strip, self._tails[name].splitlines())
-        return [line[:MAX_LINE] for line in lines if line][-SHOWN_LINES:]
+    def _last_lines(self) -> str:
+        """The last lines of both outputs that are not empty, each cut."""
+        outputs = [map(str.strip, tail.splitlines()) for tail in self._tails.values()]
+        lasts = [[line[:MAX_LINE] for line in lines if line][-SHOWN_LINES:] for lines in outputs]
+        return " | ".join(itertools.chain(*lasts))
 
     def _say(self, words: str) -> None:
         """Write a line of our own to the trial's log."""

@@ -61,11 +61,10 @@ class Collector:
             metrics: by name; None counts as NaN, which some languages cannot write.
             source: where the report comes from, for messages.
         """
-        whole = int(step) if isinstance(step, float) and step.is_integer() else step
-        if type(whole) is not int or not -(2**63) <= whole < 2**63:
+        if type(step) not in (int, float) or step % 1 or not -(2**63) <= step < 2**63:
             self.complain(f"{source}: a step is a whole number, got {reprlib.repr(step)}")
         elif numbers := self._numbers(metrics, source):
-            self.send(whole, numbers)
+            self.send(int(step), numbers)
 
     def finish(self, metrics: Mapping[str, Any], source: str) -> None:
         """Keep metrics as the result of the command."""
@@ -89,6 +88,7 @@ class Collector:
         return found
 
 
+@dataclass
 class Lines:
     """Splits a stream of bytes into lines, each cut to at most `most` bytes.
 
@@ -96,15 +96,14 @@ class Lines:
         rest: what follows the last line.
     """
 
-    def __init__(self, most: int = LINE_BYTES) -> None:
-        self._most = most
-        self.rest = b""
+    most: int = LINE_BYTES
+    rest: bytes = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that end in the next bytes of the stream; a carriage return ends one too."""
         *lines, rest = (self.rest + chunk.replace(b"\r", b"\n")).split(b"\n")
-        self.rest = rest[: self._most]
-        return [line[: self._most] for line in lines]
+        self.rest = rest[: self.most]
+        return [line[: self.most] for line in lines]
 
 
 class PatternReports:
@@ -244,19 +243,17 @@ class CsvRows:
         self._before = self._seen = self._state()
         self._num_reported = 0
 
-    def _state(self) -> tuple[int, int]:
-        with suppress(OSError):
-            found = self._path.stat()
-            return found.st_mtime_ns, found.st_size
-        return 0, 0
+    def _state(self) -> tuple[int, int] | None:
+        found = self._path.stat() if self._path.is_file() else None
+        return (found.st_mtime_ns, found.st_size) if found else None
 
     def read(self, *, last: bool = False) -> None:
         """Report what is new; `last` if the command has ended: a line without an end counts too."""
-        state = self._state()
-        if state == self._before or (state == self._seen and not last):
-            return
-        self._seen = state
         with suppress(OSError):  # the command replaces it
+            state = self._state()
+            if state in (None, self._before) or (state == self._seen and not last):
+                return
+            self._seen = state
             lines = self._path.read_text("utf-8", "replace").splitlines(keepends=True)
             rows = list(csv.DictReader(one for one in lines if last or one.endswith("\n")))
             for number, row in enumerate(rows[self._num_reported :], self._num_reported + 1):
@@ -299,13 +296,12 @@ class Reports:
         self._num_bytes = self._num_lines = 0  # that were read
         self._lines = Lines(MAX_BYTES)
         self._is_usual = not patterns and table is None
-        self._patterns = PatternReports(
+        self._patterns: PatternReports | None = PatternReports(
             usual_patterns(goals) if self._is_usual else patterns,
             goal,
             collector,
             may_count=self._is_usual,
         )
-        self._is_searched = True
         self._waiting: list[tuple[bytes, str]] = []  # output to search at the next look
         self._table = CsvRows(table, collector) if table is not None else None
 
@@ -319,10 +315,10 @@ class Reports:
             pass
         if last:
             self._take(self._lines.rest)
-        for chunk, stream in self._waiting if self._is_searched else ():
-            self._patterns.feed(chunk, stream)
+        for chunk, stream in self._waiting if self._patterns else ():
+            self._patterns.feed(chunk, stream)  # type: ignore[union-attr]
         self._waiting = []
-        if last and self._is_searched:
+        if last and self._patterns:
             self._patterns.close()
         if self._table is not None:
             self._table.read(last=last)
@@ -342,12 +338,11 @@ class Reports:
         self._num_lines += 1
         if not line.strip():
             return
-        self._is_searched = self._is_searched and not self._is_usual
+        self._patterns = None if self._is_usual else self._patterns
         source = f"AUTOML_REPORTS, line {self._num_lines}"
-        try:
+        found = None
+        with suppress(ValueError, RecursionError):
             found = json.loads(line)
-        except (ValueError, RecursionError):
-            found = None
         if not isinstance(found, dict):
             self._collector.complain(f"{source} is no JSON object: {reprlib.repr(line)}")
         elif STEP in found:

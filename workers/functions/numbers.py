@@ -1,8 +1,11 @@
-"""What a metric may be, whoever reports, returns or tells it: all of them are bounded here."""
+"""What a metric may be, whoever reports, returns or tells it; and the speed between two reports."""
 
 import functools
 import reprlib
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from statistics import median
 from typing import Any, Final, TypeVar, cast
 
 from search_spaces.errors import TrialFailure
@@ -75,31 +78,31 @@ def numbers_of(metrics: Mapping[Any, Any]) -> dict[str, float]:
         TrialFailure: a value is not a number or beyond `LARGEST`, or there are too many or too long
             names ("missing_metric").
     """
-    if len(metrics) > MAX_METRICS:
-        raise TrialFailure(
-            "missing_metric", f"at most {MAX_METRICS:,} metrics are kept, got {len(metrics):,}"
-        )
-    numbers = {}
+    count, numbers = len(metrics), dict[str, float]()
+    _check(count <= MAX_METRICS, f"at most {MAX_METRICS:,} metrics are kept, got {count:,}")
     for key, value in metrics.items():
         name = str(key)
-        if len(name) > MAX_NAME:
-            raise TrialFailure(
-                "missing_metric",
-                f"a metric's name has at most {MAX_NAME} characters, got {len(name):,}",
-            )
+        _check(
+            len(name) <= MAX_NAME,
+            f"a metric's name has at most {MAX_NAME} characters, got {len(name):,}",
+        )
         try:
             numbers[name] = number = number_of(value)
         except Exception as error:  # of any kind, from a type of the objective
             raise TrialFailure(
                 "missing_metric", f"metric {name!r} must be a number, got {described(value)}"
             ) from error
-        if name in LARGEST and not 0 <= number <= LARGEST[name]:
-            raise TrialFailure(
-                "missing_metric",
-                f"metric {name!r} must be a number from 0 to {LARGEST[name]:.3g}, got {number:g}; "
-                "if it means something else, give it another name",
-            )
+        _check(
+            name not in LARGEST or 0 <= number <= LARGEST[name],
+            f"metric {name!r} must be a number from 0 to {LARGEST.get(name, 0):.3g}, got "
+            f"{number:g}; if it means something else, give it another name",
+        )
     return numbers
+
+
+def _check(right: bool, said: str) -> None:
+    if not right:
+        raise TrialFailure("missing_metric", said)
 
 
 def returned(result: Any, goals: Sequence[str]) -> dict[str, float]:
@@ -117,18 +120,16 @@ def returned(result: Any, goals: Sequence[str]) -> dict[str, float]:
         return {}
     if isinstance(result, tuple | list) and len(result) == len(goals) > 1:
         result = dict(zip(goals, result, strict=True))
-    named, goals = result if isinstance(result, Mapping) else {}, _own(goals)
-    if not named and len(goals) == 1 and not isinstance(result, bool | list | tuple | Mapping):
-        named = {goals[0]: result}
+    said, own = "", _own(goals)
     try:
-        if named or isinstance(result, Mapping):
-            return numbers_of(named)
-    except TrialFailure as error:
         if isinstance(result, Mapping):
-            raise WrongReturn(error.kind, error.message) from None
-    raise WrongReturn(
-        "missing_metric", f"the objective returned {described(result)}. {what_to_return(goals)}"
-    )
+            return numbers_of(result)
+        if len(own) == 1 and not isinstance(result, bool | list | tuple):
+            return numbers_of({own[0]: result})
+    except TrialFailure as error:
+        said = error.message if isinstance(result, Mapping) else ""
+    usual = f"the objective returned {described(result)}. {what_to_return(goals)}"
+    raise WrongReturn("missing_metric", said or usual)
 
 
 def what_to_return(goals: Sequence[str]) -> str:
@@ -147,3 +148,54 @@ def _own(goals: Sequence[str]) -> Sequence[str]:
 def _variable(metric: str) -> str:
     """A name for the metric's value in Python."""
     return metric if metric.isidentifier() else "value"
+
+
+class _Enough(BaseException):
+    """Ends the objective, which must not catch it as an error of its own."""
+
+
+class SpeedProbe:
+    """An objective that runs another one until its speed is known.
+
+    Args:
+        objective: a function or a command that reports steps.
+        num_windows: so many times between two reports are measured, at least 1. What comes before
+            the first report warms up and is left out.
+    """
+
+    def __init__(self, objective: Callable[[Any], Any], num_windows: int) -> None:
+        self._objective = objective
+        self._num_windows = num_windows
+
+    def __call__(self, trial: Any) -> dict[str, float]:
+        """The median of steps per second, as `items_per_second`; `trial` is a `Context`.
+
+        Raises:
+            TrialFailure: the objective has reported fewer than two steps.
+        """
+        emit = trial.emit
+        speeds: list[float] = []
+        reports: list[tuple[int, float]] = []
+
+        def timed(step: int, metrics: Any, seconds: float | None = None) -> bool:
+            before, then = reports[-1] if reports else (step, 0.0)
+            if step > before or not reports:
+                reports.append((step, time.perf_counter()))
+            if step <= before:
+                return trial.stop_requested() is None
+            speeds.append((step - before) / max(reports[-1][1] - then, 1e-9))
+            goes_on: bool = emit(step, {"items_per_second": speeds[-1]}, seconds)
+            if len(speeds) >= self._num_windows:
+                raise _Enough
+            return goes_on
+
+        trial.emit = timed
+        with suppress(_Enough):
+            self._objective(trial)
+            trial.check_stop()
+        _check(
+            bool(speeds),
+            "speed is the time between two reports of increasing steps, and there were none: "
+            "call trial.report(step, ...) in the training loop",
+        )
+        return {"items_per_second": median(speeds)}

@@ -1,7 +1,7 @@
 """`trial.suggest_float` and its kin: an objective says its ranges while it runs, as in Optuna.
 
 A value that was proposed is used; else trial 0 takes the middle, and others draw one. Each range is
-told, so that the next proposals know it (`search_spaces.learned`).
+told, so that the next proposals know it (`search_spaces.change`).
 """
 
 import sys
@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from search_spaces.change import parameter_of, same_kind
 from search_spaces.errors import UsageError
-from search_spaces.learned import parameter_of, same_kind
 from search_spaces.parameters import Choice, Float, Int, Parameter
 
 

@@ -100,7 +100,8 @@ def resolved(
     for name in wanted:
         knob, option = owners[name]
         adjustments: dict[str, Any] = {name: choices.get(name, True)}
-        for value in option.wanted(adjustments):
+        adjusted = option.adjusted(adjustments)
+        for value in adjusted.choices if adjusted else ():
             option.checked(value)
         if name == THREADS.name:
             adjustments["cpus"] = ANY_SLOTS

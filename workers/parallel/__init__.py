@@ -62,8 +62,7 @@ def requirements() -> dict[str, dict[str, Any]]:
     found = {}
     for name in STRATEGIES.names():
         kind = STRATEGIES.get(name)
-        built = [option.build({}) for option in kind.options if option.choices]
-        tuned = tuple(parameter.to_dict() for parameter in built if parameter)
+        tuned = tuple(option.build().to_dict() for option in kind.options if option.choices)
         named = {option.name: option.on_request for option in kind.options if option.on_request}
         found[name] = {**asdict(kind.needs), "parameters": tuned, "on_request": named}
     return found

@@ -33,7 +33,7 @@ from search_spaces.knobs.table import (
     RECORDS_GRAPHS,
 )
 from workers.context import Context, Stopped
-from workers.data.batch import Batch, BatchShare
+from workers.data import Batch, BatchShare
 from workers.device.peak_memory import PeakMemory, nbytes, trim
 from workers.device.precision import Precision, profiling
 from workers.parallel import STRATEGIES

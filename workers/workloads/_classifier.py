@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from workers.context import Context
-from workers.data.batch import Batch, PlannedBatch, num_rows
+from workers.data import Batch, PlannedBatch, num_rows
 from workers.protocol import Metric
 from workers.training import TRAINING_METRICS
 from workers.workload import SharedEvaluation

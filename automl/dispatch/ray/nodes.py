@@ -12,6 +12,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any, Final
 
 from automl.core import Resources
@@ -116,7 +117,7 @@ def _look() -> dict[str, Any]:
     """Run on a node: its hardware."""
     from search_spaces.hardware import detect
 
-    return detect().to_dict()
+    return asdict(detect())
 
 
 def _groups(nodes: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], list[str]]:

@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.training.gpu_stages._case import Row, Target
 from workers.context import Context
-from workers.data.batch import Batch
+from workers.data import Batch
 from workers.protocol import Assignment, Outcome, Report
 from workers.run import run
 from workers.training.trainer import train

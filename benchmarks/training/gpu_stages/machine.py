@@ -7,6 +7,7 @@ import pkgutil
 import platform
 import shutil
 from collections.abc import Mapping
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def measure(target: Target, case: Case) -> Row:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             versions[name] = "none"
-    found = detect().to_dict()
+    found = asdict(detect())
     return {
         "hardware": {key: found[key] for key in ("num_cpus", "gpus", "precisions", "backends")},
         "versions": versions,

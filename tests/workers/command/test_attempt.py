@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import selectors
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,69 @@ import psutil
 import pytest
 
 from workers.command import command as running_command
-from workers.protocol import Limits, StopRequest
+from workers.command.command import CommandObjective
+from workers.context import Context
+from workers.protocol import Assignment, Limits, Outcome, Report, StopRequest
+from workers.run import run
+
+
+class CommandRunner:
+    """Runs attempts of one trial; `reports` holds what the last one sent."""
+
+    def __init__(self, folder: Path) -> None:
+        self.trial = folder / "trial"
+        self.reports: list[Report] = []
+        self.attempt = 0
+        self.device = "cpu"
+        self.on_report: Callable[[Report], object] = lambda report: None
+        self.request: StopRequest | None = None
+        self.context: Context | None = None  # of the attempt
+
+    def __call__(
+        self,
+        *arguments: str,
+        params: dict[str, Any] | None = None,
+        limits: Limits | None = None,
+        **options: Any,
+    ) -> Outcome:
+        self.attempt += 1
+        self.reports = []
+        assignment = Assignment(
+            "s",
+            3,
+            self.attempt,
+            params or {},
+            None,
+            str(self.trial),
+            resume=self.attempt > 1,
+            seed=7,
+            limits=limits or Limits(),
+        )
+        context = self.context = Context(
+            assignment, self._take, lambda: self.request, device=self.device
+        )
+        return run(context, CommandObjective(arguments, **options))
+
+    def python(self, code: str, *arguments: str, **options: Any) -> Outcome:
+        """Run a Python program of these lines."""
+        script = self.trial.parent / "script.py"
+        script.write_text(f"import json, os, sys, time\n{code}")
+        return self(sys.executable, "-S", str(script), *arguments, **options)
+
+    @property
+    def log(self) -> str:
+        """The newest log of the trial."""
+        return (self.trial / "logs" / f"attempt-{self.attempt}-rank-0.log").read_text()
+
+    def _take(self, report: Report) -> None:
+        self.reports.append(report)
+        self.on_report(report)
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> CommandRunner:
+    return CommandRunner(tmp_path)
+
 
 APPEND = """
 def report(**line):
@@ -50,28 +112,20 @@ known["params"] = json.load(open(os.environ["AUTOML_PARAMS"]))
 known["argv"] = sys.argv[1:]
 known["stdin"] = sys.stdin.read()
 json.dump(known, open("got.json", "w"))
+report(step=1, loss=0.5)
+report(step=2.0, loss=0.25, n=3)
+report(loss=0.125)
 """
-    done = command.python(code, "--lr={lr}", params={"lr": 0.5}, folder=str(tmp_path))
+    done = command.python(APPEND + code, "--lr={lr}", params={"lr": 0.5}, folder=str(tmp_path))
     assert done.ending == "completed", done.message
+    sent = [(report.step, report.metrics) for report in command.reports]
+    assert sent == [(1, {"loss": 0.5}), (2, {"loss": 0.25, "n": 3})]
+    assert done.metrics == {"loss": 0.125}
     got = json.loads((tmp_path / "got.json").read_text())
-    assert got["argv"] == ["--lr=0.5"]
-    assert got["params"] == {"lr": 0.5}
-    assert got["cwd"] == str(tmp_path)
-    assert got["stdin"] == ""
-    assert (got["AUTOML_TRIAL"], got["AUTOML_SEED"]) == ("3", "7")
+    found = [got[key] for key in ("argv", "params", "cwd", "stdin", "AUTOML_TRIAL", "AUTOML_SEED")]
+    assert found == [["--lr=0.5"], {"lr": 0.5}, str(tmp_path), "", "3", "7"]
     assert Path(got["AUTOML_CHECKPOINT_DIR"]).is_dir()
     assert "AUTOML_RESUME" not in got
-
-
-def test_reports_and_a_result(command: Any) -> None:
-    done = command.python(
-        APPEND + "report(step=1, loss=0.5)\nreport(step=2.0, loss=0.25, n=3)\nreport(loss=0.125)"
-    )
-    assert [(r.step, r.metrics) for r in command.reports] == [
-        (1, {"loss": 0.5}),
-        (2, {"loss": 0.25, "n": 3}),
-    ]
-    assert done.metrics == {"loss": 0.125}
 
 
 def test_reports_arrive_while_the_command_runs(
@@ -114,10 +168,7 @@ with open(os.environ["AUTOML_REPORTS"], "ab") as file:
     done = command.python(code)
     assert done.ending == "completed"
     steps = [(r.step, r.metrics["loss"]) for r in command.reports]
-    assert [step for step, _ in steps] == [1, 2, 4]
-    assert math.isnan(steps[0][1])
-    assert steps[1][1] == 3
-    assert math.isnan(steps[2][1])
+    assert repr(steps) == "[(1, nan), (2, 3.0), (4, nan)]"
     for words in (
         "line 3 is no JSON object: b'[1]'; it is left out",
         "line 4: a step is a whole number, got 'x'",
@@ -152,31 +203,24 @@ def test_a_failure_has_a_kind_and_one_message(
     assert "\n" not in done.message
 
 
-def test_a_goal_that_no_line_matches(command: Any) -> None:
-    done = command.python(
-        "print('los 1'); print('acc 2')",
-        goal="loss",
-        reports={"loss": r"loss (\S+)", "acc": r"acc (\S+)"},
-    )
-    assert done.failure == "missing_metric"
-    assert "these were reported: acc; no line of its output matches" in done.message
-
-
 def test_a_program_that_is_not_there(command: Any, tmp_path: Path) -> None:
-    done = command("nowhere")
-    assert done.message.startswith("the command cannot be started: ")
-    assert done.message.endswith("No such file or directory: 'nowhere'")
-    done = command("true", folder=str(tmp_path / "gone"))
-    assert f"No such file or directory: '{tmp_path / 'gone'}'" in done.message
-    done = command("echo", "a\0b")
-    assert done.message == "the command cannot be started: embedded null byte"
+    gone = str(tmp_path / "gone")
+    for arguments, folder, words in (
+        (("nowhere",), str(tmp_path), "No such file or directory: 'nowhere'"),
+        (("true",), gone, f"No such file or directory: '{gone}'"),
+        (("echo", "a\0b"), str(tmp_path), "embedded null byte"),
+    ):
+        said = command(*arguments, folder=folder).message
+        assert said.startswith("the command cannot be started: ")
+        assert said.endswith(words)
 
 
-def test_both_outputs_are_the_log_of_the_trial(command: Any) -> None:
-    command.python("print('to out'); print('to err', file=sys.stderr)")
-    assert "to out" in command.log
-    assert "to err" in command.log
-    assert "runs [" in command.log
+def test_both_outputs_are_searched_and_are_the_log_of_the_trial(command: Any) -> None:
+    code = "print('to out'); print('epoch 1 loss 0.5', file=sys.stderr)"
+    done = command.python(code, reports={"loss": r"loss (\S+)", "step": r"epoch (\d+)"})
+    assert done.ending == "completed"
+    assert [(r.step, r.metrics) for r in command.reports] == [(1, {"loss": 0.5})]
+    assert all(words in command.log for words in ("to out", "epoch 1 loss 0.5", "runs ["))
 
 
 def stop_after_first(command: Any, request: StopRequest) -> None:
@@ -292,46 +336,24 @@ def test_a_command_ends_with_its_worker(tmp_path: Path) -> None:
     wait_for(lambda: running(mark) == [])
 
 
-TWO_PROCESSES = (
-    APPEND
-    + """
+def test_the_limit_of_memory_is_for_all_processes(command: Any) -> None:
+    code = """
 import subprocess
 held = bytearray(b"x") * 60_000_000
-if len(sys.argv) == 2:
-    sys.exit(subprocess.run([sys.executable, "-S", __file__, sys.argv[1], "child"]).returncode)
-for step in range(1000):
-    report(step=step, loss=1)
-    time.sleep(0.05)
-    if os.path.exists(sys.argv[1]):
-        sys.exit(0)
-sys.exit(1)
+if len(sys.argv) == 1:
+    sys.exit(subprocess.run([sys.executable, "-S", __file__, "child"]).returncode)
+time.sleep(60)
 """
-)
-
-
-def test_the_memory_of_all_processes_counts(command: Any, tmp_path: Path) -> None:
-    def look(report: Any) -> None:
-        if command.context.memory.bytes() > 115e6:
-            (tmp_path / "enough").touch()
-
-    command.on_report = look
-    done = command.python(TWO_PROCESSES, str(tmp_path / "enough"))
-    assert done.ending == "completed", (done, len(command.reports))
-    assert 115e6 < (done.peak_memory_bytes or 0) < 180e6
-
-
-def test_the_limit_of_memory_is_for_all_processes(command: Any) -> None:
-    limits = Limits(memory_bytes=100_000_000)
-    done = command.python(TWO_PROCESSES, "nothing", limits=limits)
+    done = command.python(code, limits=Limits(memory_bytes=100_000_000))
     assert (done.ending, done.failure) == ("failed", "out_of_memory")
     assert "a rank may use 0.10 GB (resources.memory)" in done.message
+    assert 100e6 < (done.peak_memory_bytes or 0) < 180e6
 
 
 def test_a_command_that_reports_nothing_for_too_long(command: Any) -> None:
     mark = f"9{os.getpid()}.02"
     done = command("sleep", mark, limits=Limits(timeout_seconds=0.3))
-    assert (done.ending, done.failure) == ("failed", "timeout")
-    assert done.message == "no report for 0 s"
+    assert (done.failure, done.message) == ("timeout", "no report for 0 s")
     assert running(mark) == []
 
 
@@ -347,22 +369,16 @@ def test_a_command_in_the_folder_of_its_trial(command: Any) -> None:
     assert done.ending == "completed", done.message
     work = command.trial / "work"
     expected = ["3", str(work), "7", str(command.trial / "checkpoints")]
-    written = (work / "out.txt").read_text()
-    assert written.startswith(f"{work} {expected!r}"[:-1])
-    assert written.rstrip().endswith("params.json']")
-
-
-def test_both_outputs_are_searched(command: Any) -> None:
-    code = "print('epoch 1 loss 0.5', file=sys.stderr)"
-    done = command.python(code, reports={"loss": r"loss (\S+)", "step": r"epoch (\d+)"})
-    assert done.ending == "completed"
-    assert [(r.step, r.metrics) for r in command.reports] == [(1, {"loss": 0.5})]
+    written = (work / "out.txt").read_text().split("attempt-")[0]
+    assert written == f"{work} {expected!r}"[:-1] + f", '{command.trial}/command/"
 
 
 def test_a_missing_metric_shows_what_was_printed(command: Any) -> None:
     code = "print('rows 100')\nprint('rmse 0.62')\nprint('saved', file=sys.stderr)"
-    done = command.python(code, goal="loss", reports={"loss": r"loss (\S+)"})
+    patterns = {"loss": r"loss (\S+)", "rmse": r"rmse (\S+)"}
+    done = command.python(code, goal="loss", reports=patterns)
     assert done.failure == "missing_metric"
+    assert "these were reported: rmse; no line of its output matches" in done.message
     assert done.message.endswith("the last lines that it printed: rows 100 | rmse 0.62 | saved")
 
 

@@ -23,19 +23,6 @@ def context(folder: Path, attempt: int = 1) -> Context:
     return Context(Assignment("s", 0, attempt, {}, None, str(folder), resume=attempt > 1))
 
 
-def same(one: Any, other: Any) -> bool:
-    if isinstance(one, torch.Tensor):
-        return one.dtype == other.dtype and torch.equal(one, other)
-    if isinstance(one, np.ndarray):
-        return one.dtype == other.dtype and np.array_equal(one, other)
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list | tuple):
-        pairs = zip(one, other, strict=True)
-        return type(one) is type(other) and all(same(*pair) for pair in pairs)
-    return type(one) is type(other) and (one == other or math.isnan(one))
-
-
 def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
     tied = torch.arange(6.0).reshape(2, 3)
     state = {
@@ -55,7 +42,9 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
         "tensor": "a key that is a mark of the format too",
     }
     context(tmp_path).save(state)
-    assert same(context(tmp_path, 2).restore(), state)
+    found = context(tmp_path, 2).restore()
+    assert repr(found) == repr(state)  # with types and values, whatever equals what
+    assert found["tensors"]["half"].dtype == torch.bfloat16
 
 
 def test_there_is_none_before_the_first_and_the_newest_counts(tmp_path: Path) -> None:
@@ -63,10 +52,9 @@ def test_there_is_none_before_the_first_and_the_newest_counts(tmp_path: Path) ->
     assert trial.restore() is None
     for epoch in range(12):
         trial.save({"epoch": epoch})
-    assert trial.restore() == {"epoch": 11}
-    assert not trial.resumed
-    kept = sorted(path.name for path in (trial.checkpoint_dir / "saved").iterdir())
-    assert kept == ["00000011", "00000012"]
+    assert (trial.restore(), trial.resumed) == ({"epoch": 11}, False)
+    kept = {path.name for path in (trial.checkpoint_dir / "saved").iterdir()}
+    assert kept == {"00000011", "00000012"}
 
 
 @pytest.mark.parametrize("file", ["state.safetensors", "state.json", "manifest.json"])

@@ -12,8 +12,8 @@ from torch._inductor import list_mode_options
 from toy import Toy
 
 from search_spaces.errors import UsageError
-from search_spaces.knobs import float8
-from search_spaces.knobs.float8 import Float8Knob
+from search_spaces.knobs import table
+from search_spaces.knobs.table import Float8Knob
 from workers.context import Context
 from workers.protocol import Assignment
 from workers.run import run
@@ -110,10 +110,43 @@ def large(width: int) -> nn.Module:
 
 def test_float8_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     values = {"float8": "rowwise", "precision": "bf16"}
-    monkeypatch.setattr(float8, "find_spec", lambda name: None)
+    monkeypatch.setattr(table, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match="float8 needs the package torchao: pip install"):
         Float8Knob().change(large(64), values)
-    monkeypatch.setattr(float8, "find_spec", lambda name: name)
+    monkeypatch.setattr(table, "find_spec", lambda name: name)
     with pytest.raises(UsageError, match=r"float8 needs an NVIDIA GPU of capability 9\.0"):
         Float8Knob().change(large(64), values)
     Float8Knob().change(large(64), {})
+
+
+def test_float8_takes_large_layers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchao's own conversion, with its products computed in fp32 for want of a GPU."""
+    torchao = pytest.importorskip("torchao.float8")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    monkeypatch.setattr(table, "MIN_FEATURES", 64)
+    plain = torchao.convert_to_float8_training
+
+    def emulated(model: nn.Module, *, config: Any, module_filter_fn: Any) -> nn.Module:
+        assert config.pad_inner_dim
+        object.__setattr__(config, "emulate", True)
+        return plain(model, config=config, module_filter_fn=module_filter_fn)
+
+    monkeypatch.setattr(torchao, "convert_to_float8_training", emulated)
+    torch.manual_seed(0)
+    model = large(128)
+    reference = [parameter.detach().clone() for parameter in model.parameters()]
+    names = list(model.state_dict())
+    values = {"float8": "rowwise", "precision": "bf16"}
+    outputs = []
+    for change in (False, True):
+        if change:
+            Float8Knob().change(model, values)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            outputs.append(model(torch.ones(7, 64) / 8))
+        outputs[-1].float().sum().backward()
+    assert [type(part).__name__ for part in model] == ["Float8Linear", "ReLU", "Linear"]
+    assert list(model.state_dict()) == names
+    torch.testing.assert_close(list(model.parameters()), [nn.Parameter(p) for p in reference])
+    torch.testing.assert_close(outputs[1], outputs[0], rtol=0.1, atol=0.05)
+    assert not torch.equal(outputs[0], outputs[1])

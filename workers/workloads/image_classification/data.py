@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.errors import DataError, needs
-from workers.data.fetch import find
+from workers.data import find
 from workers.workloads._declarative_workload import (
     IntArray,
     check_data_name,

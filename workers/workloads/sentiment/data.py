@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.errors import DataError
-from workers.data.fetch import find
+from workers.data import find
 from workers.workloads._declarative_workload import check_data_name, files_of, folder_of
 
 NAMES = ("builtin", "imdb")

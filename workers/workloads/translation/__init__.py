@@ -25,7 +25,7 @@ from search_spaces.knobs.table import (
     NUM_HEADS,
 )
 from workers.context import Context
-from workers.data.batch import Batch, CountedRows, PlannedBatch
+from workers.data import Batch, CountedRows, PlannedBatch
 from workers.protocol import Metric
 from workers.training import TRAINING_METRICS
 from workers.workload import ParallelPlan, SharedEvaluation
