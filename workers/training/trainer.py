@@ -49,6 +49,7 @@ from .setup import build_model, compiles_by_shape, switches
 
 Item = tuple[tuple[int, int], BatchShare]  # the epoch, the index in it, and what a rank computes
 _TRIM_UPDATES = 16
+_POLL_SECONDS = 0.2
 
 
 def train(workload: Trainable, context: Context) -> dict[str, float]:
@@ -507,8 +508,13 @@ def _whole_model(workload: Trainable, strategy: Strategy, *, evaluates: bool) ->
 def _evaluating(model: nn.Module, workload: Trainable, context: Context) -> Iterator[None]:
     """The model in eval mode, looking for a request to stop in each of its calls."""
 
+    asked = 0.0
+
     def poll(module: nn.Module, arguments: Any) -> None:
-        context.check_stop()
+        nonlocal asked
+        if time.monotonic() - asked > _POLL_SECONDS:
+            asked = time.monotonic()
+            context.check_stop()
 
     # A long evaluation keeps calling the model, its parts or its layers.
     layers = map(model.get_submodule, workload.plan(model).layers)
