@@ -46,9 +46,12 @@ def test_flags_keep_their_values() -> None:
         flag_lines(["python", "train.py"])
 
 
+OBJECTIVE = ("--objective", "train.py:objective")
+
+
 def test_the_script_asks_slurm_for_what_was_typed(folder: Path) -> None:
     text = launched(
-        *("--objective", "train.py", "--nodes", "4", "--gpus-per-node", "8", "--time", "8:00:00"),
+        *(*OBJECTIVE, "--nodes", "4", "--gpus-per-node", "8", "--time", "8:00:00"),
         *("--dry-run", "--", "--constraint=h100", "--account", "me"),
     )
     options = {line.removeprefix("#SBATCH ") for line in text.splitlines() if "#SBATCH" in line}
@@ -91,8 +94,7 @@ def test_without_slurm_the_error_says_what_to_do(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(folder))
-    done = CliRunner().invoke(
-        cli, ["launch", "slurm", "toy.yaml", "--objective", "train.py", "--time", "1:00:00"]
-    )
+    words = ["launch", "slurm", "toy.yaml", *OBJECTIVE, "--time", "1:00:00"]
+    done = CliRunner().invoke(cli, words)
     assert done.exit_code == 2
     assert "sbatch was not found" in done.output
