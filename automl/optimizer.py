@@ -14,7 +14,6 @@ from typing import Any
 
 from search_spaces import Space
 from search_spaces.errors import hinted
-from search_spaces.validation import show
 from workers.functions.suggesting import Asking, Suggesting
 from workers.protocol import Asked, Ending, Metric, Metrics, Outcome, Params, Report
 
@@ -31,7 +30,7 @@ from .control.scheduler import seed_of
 from .core import Constraint, Goal, Snapshot, SweepSpec, Trial, TrialState, arguments
 from .core.arguments import WrongValue, check_name
 from .core.ranking import best, pareto, valued
-from .errors import FAILURE_KINDS, SpaceExhausted, UsageError
+from .errors import SpaceExhausted, TrialFailure, UsageError
 from .ledger import Ledger
 from .ledger.database import IN_MEMORY
 from .report import progress
@@ -225,7 +224,7 @@ class Optimizer(AbstractContextManager["Optimizer"]):
         Raises:
             UsageError: the kind of failure is unknown, or the trial is not running.
         """
-        _check_failure(failure)
+        TrialFailure(failure)  # raises if there is no such kind
         with self._held():
             return self._end(self._running(trial), Ending.FAILED, {}, failure, message)
 
@@ -242,19 +241,15 @@ class Optimizer(AbstractContextManager["Optimizer"]):
             SpaceError: the configuration does not fit the space.
             UsageError: neither metrics nor a failure is given, or a goal has no value.
         """
-        if not isinstance(params, Mapping):
-            raise UsageError(f"params map names to values, got {arguments.shown(params)}")
         if failure is not None:
-            _check_failure(failure)
-        elif metrics is None:
-            raise UsageError("an added trial needs metrics or a failure, got neither")
+            TrialFailure(failure)  # raises if there is no such kind
         accepted = self._spec.space.accept(params, whole=True)
         numbers = self._named_metrics(metrics)
         missing = [goal.metric for goal in self._spec.goals if goal.metric not in numbers]
         if missing and failure is None:
             raise UsageError(
-                f"no value for the goal {', '.join(map(repr, missing))}; "
-                f"metrics given: {', '.join(sorted(numbers)) or 'none'}"
+                f"no value for the goal {', '.join(map(repr, missing))}: an added trial needs its "
+                f"metrics or a failure; metrics given: {', '.join(sorted(numbers)) or 'none'}"
             )
         with self._held():
             trial = self._writer.begin(self._writer.propose(accepted, "added"), slots=0)
@@ -355,8 +350,3 @@ class Optimizer(AbstractContextManager["Optimizer"]):
                 f"trial {number} is {current.state}: tell each trial that `ask` returns once"
             )
         return current
-
-
-def _check_failure(failure: str) -> None:
-    if failure not in FAILURE_KINDS:
-        raise UsageError(f"a failure is one of {', '.join(FAILURE_KINDS)}, got {show(failure)}")

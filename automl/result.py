@@ -56,10 +56,7 @@ class Result:
         Raises:
             AutomlError: no trial has succeeded; the message quotes the commonest cause.
         """
-        best = self.snapshot.best
-        if best is None:
-            raise AutomlError(self._why_no_best())
-        return self._valued([best])[0]
+        return self._valued([self._best()])[0]
 
     @property
     def recommended(self) -> Recommendation:
@@ -72,9 +69,8 @@ class Result:
         Raises:
             AutomlError: no trial has succeeded.
         """
+        self._best()  # raises if there is none
         found = import_module("automl.report.recommendation").recommended(self._record())
-        if found is None:
-            raise AutomlError(self._why_no_best())
         return cast("Recommendation", found)
 
     @property
@@ -187,9 +183,11 @@ class Result:
         kind = import_module("automl.report.record").Record
         return kind.stored(self._store, self.snapshot) if self._store else kind.of(self.snapshot)
 
-    def _why_no_best(self) -> str:
+    def _best(self) -> Trial:
+        if self.snapshot.best is not None:
+            return self.snapshot.best
         failed = self.snapshot.in_state(TrialState.FAILED)
         traceback = text.commonest_failure(failed)[1].traceback if failed else ""
         found = f"sweep {self.name!r}: {text.why_no_best(self.snapshot)}"
         found = f"{found}\n\n{traceback.rstrip()}" if traceback else found
-        return text.printable(found, keep="\n\t")
+        raise AutomlError(text.printable(found, keep="\n\t"))

@@ -330,7 +330,6 @@ def run(
 def _watched(
     dispatcher: str, spec: SweepSpec, on_change: Callable[[Snapshot], None] | None
 ) -> Callable[[Snapshot], None] | None:
-    """What is called with the sweep as it changes; on Ray, its metrics are exported too."""
     return with_ray_metrics(spec.name, on_change) if dispatcher == "ray" else on_change
 
 

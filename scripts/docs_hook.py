@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from automl.cli import COMMANDS, cli
-from automl.config import entries
+from automl.config.resolution import ENTRY_KEYS
 from automl.core.keys import Key
 from automl.core.spec import KEYS
 from search_spaces.knobs import KNOBS, Option
@@ -56,7 +56,7 @@ def sections(command: click.Command, name: str, parent: click.Context) -> list[s
 
 def parts_of(name: str) -> Mapping[str, Key]:
     """The keys below a key."""
-    return entries.KEYS if name == "space" else KEYS[name].kind.keys
+    return ENTRY_KEYS if name == "space" else KEYS[name].kind.keys
 
 
 def all_keys() -> dict[str, Key]:

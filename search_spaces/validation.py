@@ -3,7 +3,7 @@
 import ast
 import json
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from typing import Any, Final
@@ -69,6 +69,11 @@ def same(first: Value, second: Value) -> bool:
         with suppress(OverflowError):  # of an int beyond all floats
             return math.isclose(first, second, rel_tol=ROUNDING)  # type: ignore[arg-type]
     return identity(first) == identity(second)
+
+
+def among(value: Value, values: Iterable[Value]) -> bool:
+    """Whether a plain value is one of these."""
+    return any(same(value, other) for other in values)
 
 
 def number_of(text: str) -> int | float | None:

@@ -51,7 +51,7 @@ HEADINGS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "Run trials by programs of your own": {
         "ask": ("steering", "Get a trial to run elsewhere."),
         "tell": ("steering", "Report a step of a trial from `automl ask`, or its result."),
-        "mcp": ("mcp", "Serve a store to agents by the Model Context Protocol."),
+        "mcp": ("steering", "Serve a store to agents by the Model Context Protocol."),
     },
     "Before a sweep": {
         "speed": ("before", "Find the fastest settings that cannot change the result."),

@@ -36,6 +36,8 @@ from workers.workloads import WORKLOADS
 
 from . import INTERRUPTED, NO_SUCCESS
 from .common import (
+    Program,
+    ProgramVerb,
     config_arguments,
     dispatching,
     draw,
@@ -43,15 +45,14 @@ from .common import (
     emit,
     given_settings,
     json_option,
+    load_trained,
+    named,
     objective_option,
-    output_option,
     read_by,
     say,
     setting,
     store_option,
-    whole,
 )
-from .program import Program, ProgramVerb, load_trained, named
 
 SECONDS: Final = 20.0  # that a command is run, to see what it prints
 MAX_CHARACTERS: Final = 1 << 20
@@ -66,7 +67,12 @@ COLUMNS: Final = ("items/s", "peak memory", "of the best", "probes")
     help="The YAML file of `wandb sweep`. It is read as data: nothing in it is run.",
 )
 @click.option("--no-run", is_flag=True, help="Do not run the command; guess the goal.")
-@output_option("NAME.yaml", help="File to write, '-' to print it.")
+@click.option(
+    "--output",
+    "-o",
+    metavar="FILE",
+    help="File to write, '-' to print it.  [default: NAME.yaml]",
+)
 def init(
     output: str | None,
     program: Program | None,
@@ -158,7 +164,7 @@ def printed_by(program: Program) -> list[PrintedMetric]:
 @objective_option
 @click.option(
     "--updates",
-    type=whole(1),
+    type=click.IntRange(1),
     metavar="N",
     help="Updates to measure in a probe of a workload, reports of a function or a program.  "
     "[default: 20 updates, 4 reports]",
@@ -241,7 +247,6 @@ def speed(
 
 
 def _write(config: str, path: Path, params: Params, tuned: list[str]) -> None:
-    """Write a configuration with the settings."""
     data = WrittenConfig.of_file(Path(config)).data
     space = data.get("space")
     entries = dict(space) if isinstance(space, dict) else dict.fromkeys(tuned, "auto")
@@ -270,13 +275,6 @@ def _show(found: list[Measured]) -> None:
         say("\n".join(["space:", *lines]))
 
 
-class SlurmVerb(ProgramVerb):
-    """A verb with options of sbatch behind the first `--`, and a command behind the second."""
-
-    parts = ("flags", "program")
-    usage = "[-- SBATCH_OPTION... [-- COMMAND [ARG]...]]"
-
-
 @click.group()
 def launch() -> None:
     """Run a sweep as a job of Slurm.
@@ -290,7 +288,11 @@ def launch() -> None:
     """
 
 
-@launch.command(cls=SlurmVerb)
+@launch.command(
+    cls=ProgramVerb,
+    parts=("flags", "program"),
+    usage="[-- SBATCH_OPTION... [-- COMMAND [ARG]...]]",
+)
 @config_arguments
 @click.option("--name", metavar="NAME", help="Name of the sweep.  [default: the configuration's]")
 @setting("trials")
@@ -300,12 +302,12 @@ def launch() -> None:
 @objective_option
 @click.option("--dry-run", is_flag=True, help="Print the job and submit nothing.")
 @json_option
-@click.option("--nodes", metavar="N", type=whole(1), default=1, show_default=True)
-@click.option("--gpus-per-node", metavar="N", type=whole(0), default=0, show_default=True)
+@click.option("--nodes", metavar="N", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--gpus-per-node", metavar="N", type=click.IntRange(0), default=0, show_default=True)
 @click.option(
     "--cpus-per-node",
     metavar="N",
-    type=whole(1),
+    type=click.IntRange(1),
     help="Cores of each node.  [default: whole nodes]",
 )
 @click.option(

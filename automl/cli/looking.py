@@ -36,13 +36,11 @@ from .common import (
     json_option,
     newest_argument,
     opened,
-    output_option,
     reads_store,
     say,
     setting,
     store_option,
     sweep_argument,
-    whole,
 )
 
 _COLOURS: Final = re.compile(COLOURS)
@@ -256,16 +254,18 @@ def _best_value(snapshot: Snapshot) -> str:
 
 @click.command()
 @sweep_argument
-@click.argument("trial", type=whole(0))
+@click.argument("trial", type=click.IntRange(0))
 @click.option(
     "--rank",
-    type=whole(0),
+    type=click.IntRange(0),
     default=0,
     show_default=True,
     help="Rank of a trial that has several.",
 )
 @click.option(
-    "--attempt", type=whole(1), help="Attempt of a trial that was retried.  [default: the last]"
+    "--attempt",
+    type=click.IntRange(1),
+    help="Attempt of a trial that was retried.  [default: the last]",
 )
 @reads_store
 def logs(ledger: Ledger, sweep: str, trial: int, rank: int, attempt: int | None) -> None:
@@ -286,8 +286,6 @@ def logs(ledger: Ledger, sweep: str, trial: int, rank: int, attempt: int | None)
         raise UsageError(
             f"{sweep} has {len(trials)} trials, counted from 0; there is no trial {trial}"
         )
-    if not trials[trial].attempts:
-        raise UsageError(f"trial {trial} of {sweep} has not begun: it has no log")
     last = trials[trial].attempts
     name = log_name(attempt or last, rank)
     traceback = trials[trial].traceback if attempt in (None, last) else ""
@@ -299,13 +297,14 @@ def logs(ledger: Ledger, sweep: str, trial: int, rank: int, attempt: int | None)
         if not traceback:
             names = ", ".join(found for found in folder.names() if found.endswith(".log"))
             hint = f"there are {names}" if names else "it may have run inline or on another machine"
+            hint = hint if last else "it has not begun"
             raise UsageError(f"trial {trial} has no log at {folder.path / name}; {hint}") from error
     click.echo(printable(traceback, keep="\n\t"), nl=False)
 
 
 @click.command()
 @newest_argument
-@output_option("SWEEP.html")
+@click.option("--output", "-o", metavar="FILE", help="File to write.  [default: SWEEP.html]")
 @reads_store
 def report(ledger: Ledger, sweep: str, output: str | None) -> None:
     """Write the report of a sweep as one HTML file that works offline, also while it runs.
@@ -324,7 +323,7 @@ def report(ledger: Ledger, sweep: str, output: str | None) -> None:
 
 @click.command()
 @newest_argument
-@output_option("SWEEP-model", "DIR", "A new folder.")
+@click.option("--output", "-o", metavar="DIR", help="A new folder.  [default: SWEEP-model]")
 @click.option("--trial", type=int, metavar="N", help="Number of a trial.  [default: the best one]")
 @setting("artifacts")
 @reads_store
@@ -349,19 +348,10 @@ def export(
       automl export nmt --artifacts s3://bucket/sweeps      fetch it from there, keep a copy there
     """
     from automl.workflows.export import chosen, export
-    from workers.export import NoCheckpoint
 
     target = Path(output or f"{sweep}-model")
     which = chosen(ledger, sweep, trial)
-    try:
-        files = export(ledger, sweep, which, target, artifacts)
-    except NoCheckpoint:
-        best = ledger.snapshot(sweep).best
-        if trial is not None or best is None or best.number == which.number:
-            raise
-        lost = f"trial {which.number}, which is recommended, has no checkpoint any more"
-        say(f"{lost}: trial {best.number}, the best single run, is exported", err=True)
-        which, files = best, export(ledger, sweep, best, target, artifacts)
+    files = export(ledger, sweep, which, target, artifacts)
     if as_json:
         return emit({"trial": which.number, "folder": str(target), "files": files})
     width = max(map(len, files))
@@ -371,7 +361,9 @@ def export(
 
 @click.command()
 @store_option
-@click.option("--port", type=whole(0, 65535), default=0, help="Port to listen on.  [default: any]")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on.  [default: any]"
+)
 def studio(store: str, port: int) -> None:
     """Serve every sweep of a store as a web application. Ctrl-C ends it, not the sweeps.
 

@@ -14,7 +14,7 @@ import click
 
 from automl import sweeps
 from automl.config import load
-from automl.config.overrides import plain_changes, read_changes
+from automl.config.loading import plain_changes, read_changes
 from automl.control.machine import SafeEnd
 from automl.core import Goal, Snapshot, SweepSpec, TrialState
 from automl.core.resources import checked_budget
@@ -39,23 +39,27 @@ from workers.command.reports import compile_pattern
 from . import FAILED, INTERRUPTED, NO_SUCCESS, SHOULD_STOP
 from .before import printed_by
 from .common import (
+    Program,
+    ProgramVerb,
+    checked,
     dispatching,
     draw,
     draw_table,
     emit,
+    given_settings,
     json_option,
+    load_trained,
+    named,
     objective_option,
     opened,
     overrides_argument,
     say,
     setting,
+    signed,
     store_option,
     sweep_argument,
-    trial_option,
-    whole,
 )
 from .looking import status_object
-from .program import Program, ProgramVerb, checked, load_trained, named, signed
 
 LOOK_SECONDS: Final = 2.0  # between two looks at who holds a sweep
 
@@ -132,20 +136,13 @@ def run_sweep(
     if as_json:
         if summary:
             emit(status_object(snapshot))
-        return _exit_status(snapshot)
-    if summary:
+    elif summary:
         print_summary(console(), snapshot, typed, read_confirmation(ledger, snapshot))
     elif snapshot.state == "interrupted":
         say(f"interrupted; continue with: {again}", err=True)
-    return _exit_status(snapshot)
-
-
-def _exit_status(snapshot: Snapshot) -> int:
-    if snapshot.state == "interrupted":
-        return INTERRUPTED
-    if snapshot.state != "finished":
-        return FAILED
-    return 0 if snapshot.best else NO_SUCCESS
+    if snapshot.state == "finished":
+        return 0 if snapshot.best else NO_SUCCESS
+    return INTERRUPTED if snapshot.state == "interrupted" else FAILED
 
 
 _FIXED: Final = ("workload", "data", "fixed")  # earlier trials have it
@@ -165,7 +162,12 @@ _TAKEN: Final = (  # of a configuration that is read again
     metavar="FILE",
     help="Read this configuration again, which may have changed since; KEY=VALUE changes it first.",
 )
-@trial_option("Continue only this paused trial of a sweep that runs elsewhere.")
+@click.option(
+    "--trial",
+    metavar="N",
+    type=click.IntRange(0),
+    help="Continue only this paused trial of a sweep that runs elsewhere.",
+)
 @store_option
 @setting("trials")
 @setting("budget")
@@ -229,26 +231,26 @@ def continue_sweep(
         wanted: what a configuration says of it now.
     """
     given = {"--trials": trials, "--budget": budget, "--config": config, "--cwd": cwd}
-    words = [word for name, value in given.items() if value for word in (name, value)]
-    typed = Typed(store, objective, options["ray_address"], (*words, *overrides))
+    again = [word for name, value in given.items() if value for word in (name, value)]
+    typed = Typed(store, objective, options["ray_address"], (*again, *overrides))
     absolute = store if "://" in store else os.path.abspath(store)  # noqa: PTH100
     with opened(absolute, write=True) as ledger:
         stored = checked(ledger.spec(sweep))
-        limits = {"trials": trials, "time": budget}
-        flags = [f"budget.{name}={text}" for name, text in limits.items() if text]
-        changed = read_changes(plain_changes([*([] if config else overrides), *flags]))
-        spec = stored
+        words = [
+            *([] if config else overrides),
+            *given_settings({"trials": trials, "budget": budget}),
+        ]
+        changed = read_changes(plain_changes(words))
         if config is not None:
             wanted = _read_again(config, overrides, stored, options)
         if wanted is not None:
             added = sum(trial.source == "added" for trial in ledger.trials(sweep))
             spec = _edited(stored, wanted, added)
+        else:
+            spec = replace(stored, workers=changed.workers or stored.workers).with_location("")
         if wanted is None or config is not None:
             budget_now = replace(spec.budget, **changed.budget)
             spec = replace(spec, budget=checked_budget(budget_now))
-        spec = replace(spec, workers=changed.workers or spec.workers)
-        if wanted is None:
-            spec = spec.with_location("")
         spec = spec.with_location(read_location(artifacts)) if artifacts else spec
         options["dispatcher"] = options["dispatcher"] or stored.dispatcher or "auto"
         objective, program, is_typed = named(wanted or stored, objective, program)
@@ -258,12 +260,11 @@ def continue_sweep(
             more = str(max(2 * len(ledger.trials(sweep)), 10))
             say(f"{sweep} is finished{why}: {typed.line(spec, '--trials', more)}", err=True)
             return 0
-        runs = objective is not None or program is not None
         with chdir(cwd) if cwd is not None else nullcontext():
             if options["dispatcher"] != "agents":  # they know what to train
                 check_runnable(spec, typed, program, "resume")
                 spec = replace(spec, command="" if program is None else str(program))
-                if runs and cwd is None and not moved:
+                if not (spec.workload or cwd or moved):
                     _check_folder(spec, typed)
             function = load_trained(spec, objective, program)
             spec = replace(spec, folder=str(Path.cwd()), dispatcher=options["dispatcher"])
@@ -346,10 +347,14 @@ def _edited(stored: SweepSpec, wanted: SweepSpec, added: int) -> SweepSpec:
 @sweep_argument
 @store_option
 @click.option(
-    "--seeds", type=whole(2), default=3, show_default=True, help="Runs of each configuration."
+    "--seeds",
+    type=click.IntRange(2),
+    default=3,
+    show_default=True,
+    help="Runs of each configuration.",
 )
 @click.option(
-    "--top", type=whole(2), default=3, show_default=True, help="Number of configurations."
+    "--top", type=click.IntRange(2), default=3, show_default=True, help="Number of configurations."
 )
 @json_option
 @objective_option
@@ -400,7 +405,8 @@ def confirm(
                 return status
         confirmation = read_confirmation(ledger, ledger.snapshot(sweep))
     if confirmation is None:
-        raise AutomlError(f"the best trial of {sweep} has changed meanwhile: confirm it again")
+        say(f"the best trial of {sweep} has changed meanwhile: confirm it again", err=True)
+        return FAILED
     if as_json:
         emit({"sweep": sweep, **confirmation.to_dict()})
     else:
@@ -429,14 +435,11 @@ def _print(confirmation: Confirmation) -> None:
 EXITS: Final = {"better": 0, "worse": SHOULD_STOP, "no difference": SHOULD_STOP}
 
 
-class ABVerb(ProgramVerb):
-    """A verb with two commands; the second one is its `other`."""
-
-    parts = ("program", "other")
-    usage = "[-- COMMAND_A [ARG]...] [-- COMMAND_B [ARG]...]"
-
-
-@click.command(cls=ABVerb)
+@click.command(
+    cls=ProgramVerb,
+    parts=("program", "other"),
+    usage="[-- COMMAND_A [ARG]...] [-- COMMAND_B [ARG]...]",
+)
 @click.option(
     "--metric",
     metavar="NAME",
@@ -463,7 +466,7 @@ class ABVerb(ProgramVerb):
 )
 @click.option(
     "--runs",
-    type=whole(2, 100_000),
+    type=click.IntRange(2, 100_000),
     metavar="N",
     help="Most runs, of both sides together.  [default: 60, more for a small effect]",
 )
@@ -474,7 +477,7 @@ class ABVerb(ProgramVerb):
 )
 @click.option(
     "--seed",
-    type=whole(0, 2**31 - 1),
+    type=click.IntRange(0, 2**31 - 1),
     metavar="N",
     help="Of the seeds of two programs.  [default: new ones each time]",
 )

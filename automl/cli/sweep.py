@@ -29,22 +29,25 @@ from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter
 
 from .common import (
+    Program,
+    ProgramVerb,
     config_arguments,
     dispatching,
     emit,
     given_settings,
     json_option,
+    load_trained,
+    named,
     objective_option,
     overrides_argument,
     say,
     setting,
     several,
+    signed,
 )
-from .program import Program, ProgramVerb, load_trained, named, signed
 from .running import continue_sweep, run_sweep, wait_for_lost_controller
 
 RUN_OPTIONS = ("dispatcher", "ray_address", "as_json")
-SETTINGS = ("goals", "trials", "budget", "workers", "seed", "store", "artifacts")
 
 
 @click.command(cls=ProgramVerb)
@@ -56,7 +59,10 @@ SETTINGS = ("goals", "trials", "budget", "workers", "seed", "store", "artifacts"
     is_flag=True,
     help="Continue the sweep of that name if it exists, for jobs that are started again.",
 )
-@several(*map(setting, SETTINGS), setting("replicates"))
+@several(
+    *map(setting, ("goals", "trials", "budget", "workers", "seed", "store", "artifacts")),
+    setting("replicates"),
+)
 @click.option(
     "--dry-run", is_flag=True, help="Check everything, show what would run, create nothing."
 )

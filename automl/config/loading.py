@@ -1,6 +1,12 @@
-"""Loads a configuration file with overrides: checks everything and returns the spec of a sweep."""
+"""Loads a configuration file with overrides: checks everything and returns the spec of a sweep.
 
-from collections.abc import Callable, Iterable
+An override is what people type as KEY=VALUE: `budget.trials=10`, `space.precision=[fp32,bf16]`. It
+changes a configuration, or what may change of a sweep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -8,28 +14,37 @@ from typing import Any, Final
 
 from automl.control.beginning import Plugins
 from automl.core import Constraint, Goal, Resources, SweepSpec, parse_constraints, parse_goals
-from automl.core.arguments import NAME
+from automl.core.arguments import check_name
 from automl.core.keys import choose
-from automl.core.resources import local_gpus, slot_resources
+from automl.core.resources import (
+    LIMITS,
+    WorkerRange,
+    local_gpus,
+    read_workers,
+    slot_resources,
+)
 from automl.core.spec import KEYS, follow_strategy, max_ranks
 from automl.core.text import shell_line
 from automl.dispatch._make import choose_dispatcher, local_slots
 from automl.errors import DataError, UsageError
 from automl.stopping import STOPPERS
-from automl.suggesters import SUGGESTERS
+from automl.suggesters import SUGGESTERS, user_prior
+from automl.suggesters.domain import Limit
 from automl.suggesters.user_prior import check_prior, split_prior
 from automl.trackers.base import check_trackers
-from search_spaces import Space
+from search_spaces import Choice, Space
 from search_spaces.hardware import Hardware, detect
 from search_spaces.knobs.base import DroppedValue
+from search_spaces.parameters import Parameter
+from search_spaces.plugins import nearest
+from search_spaces.validation import plain, show
 from workers.command.arguments import unnamed
 from workers.command.reports import CSV_FILE, compile_pattern
 from workers.workload import Workload
 from workers.workloads import WORKLOADS
 
-from .overrides import Override, apply
-from .resolution import Resolution, Tunable, split_constraints
-from .source import WrittenConfig, shown
+from .resolution import ENTRY_KEYS, Resolution, Tunable, split_constraints
+from .source import Place, WrittenConfig, plain_scalar, shown
 
 STORE: Final = KEYS["store"].default
 _OF_COMMANDS: Final = {
@@ -37,6 +52,13 @@ _OF_COMMANDS: Final = {
     "cwd": "only a command runs in the folder of its trial; a function has trial.folder",
 }
 _ELSEWHERE: Final = ("store", "prior", "dispatcher", "ray_address", "command")  # not of the spec
+# The sections whose keys are parameters, with the fields that an entry can have.
+_FIELDS: Final[Mapping[str, Collection[str]]] = {
+    "space": tuple(ENTRY_KEYS),
+    "prior": user_prior.KEYS,
+    "fixed": (),
+    "reports": (),
+}
 
 
 @dataclass(frozen=True)
@@ -60,6 +82,21 @@ class Config:
     named: frozenset[str] = frozenset()
     dispatcher: str = "auto"
     ray_address: str | None = None
+
+
+@dataclass(frozen=True)
+class Override:
+    """A value for a dotted key.
+
+    Args:
+        key: such as `space.learning_rate.low`.
+        value: YAML text; lists and mappings are written as `[...]` and `{...}`.
+        label: name of the override in messages.
+    """
+
+    key: str
+    value: str
+    label: str
 
 
 def load(
@@ -99,8 +136,8 @@ def load(
     objective = bool(document["objective"]) or objective
     if objective is False and document["dispatcher"] == "agents":  # they know what to train
         objective = None
-    checker = _Checker(source, document, hardware, command, nodes)
-    config = checker.config(Path(source.name), True if command else objective)
+    checker = _Checker(source, document, hardware, command, nodes, True if command else objective)
+    config = checker.config()
     source.raise_any()
     assert config is not None, "a configuration without errors is complete"
     return config
@@ -115,63 +152,52 @@ class _Checker:
     given: Hardware | None
     command: str
     nodes: Callable[[str], Hardware] | None
-    asks: bool = False  # the objective says the space as it runs
-
-    @property
-    def slot(self) -> dict[str, Any]:
-        """The resources of a slot that the configuration names."""
-        given = self.document["resources"]
-        return given if isinstance(given, dict) else {}
-
-    @property
-    def max_workers(self) -> int | None:
-        """The most slots; None for as many as there is room for."""
-        workers = self.document["workers"]
-        return workers.max if workers else None
+    objective: bool | None  # whether one of the user is tuned; None if that is not known
 
     def hardware(self) -> Hardware:
         """The hardware as a trial in one slot sees it; the first call imports torch."""
-        slot, _ = self.resources
+        (slot, _), workers = self.resources, self.document["workers"]
         found = self._hardware or detect()
-        return found.in_slots(slot.cpus, slot.gpus, self.max_workers)
+        return found.in_slots(slot.cpus, slot.gpus, workers.max if workers else None)
 
     @cached_property
     def _hardware(self) -> Hardware | None:
         """What is given, or what the nodes of a cluster have; None for this machine."""
         if self.given is None and self.nodes and self.document["workload"] is not None:
             where = self.document["dispatcher"], self.document["ray_address"]
-            kind, address = self.source.checked(("dispatcher",), choose_dispatcher, *where) or (
-                "",
-                None,
-            )
-            if kind == "ray" and address:
-                return self.nodes(address)
+            chosen = self.source.checked(("dispatcher",), choose_dispatcher, *where)
+            if chosen and chosen[0] == "ray" and chosen[1]:
+                return self.nodes(chosen[1])
         return self.given
 
     @cached_property
     def resources(self) -> tuple[Resources, str]:
         """The resources of a slot, which has a GPU by default, and a line about that."""
+        slot, workers = self.document["resources"], self.document["workers"]
+        slot = slot if isinstance(slot, dict) else {}  # none are named
         found = len(self._hardware.gpus) if self._hardware else None
-        num_gpus = local_gpus() if found is None and "gpus" not in self.slot else found or 0
-        return slot_resources(self.slot, num_gpus, self.max_workers)
+        num_gpus = local_gpus() if found is None and "gpus" not in slot else found or 0
+        return slot_resources(slot, num_gpus, workers.max if workers else None)
 
-    def config(self, path: Path, objective: bool | None) -> Config | None:
+    def config(self) -> Config | None:
         """The configuration; None if there are problems."""
-        document = self.document
-        suggester = self.source.checked(("suggester",), choose, SUGGESTERS, document["suggester"])
-        stopper = self.source.checked(("stopper",), choose, STOPPERS, document["stopper"])
-        self.source.checked(("trackers",), check_trackers, document["trackers"])
-        workload, name = self._workload(objective), self._name(path)
-        no_space = bool(objective) and not self.command and document["space"] is None
-        self.asks = no_space and workload is None
-        self._check_reports(bool(self.command) or (workload is None and objective is None))
-        if workload is None and (objective is False or document["workload"] is not None):
+        document, checked = self.document, self.source.checked
+        suggester = checked(("suggester",), choose, SUGGESTERS, document["suggester"])
+        stopper = checked(("stopper",), choose, STOPPERS, document["stopper"])
+        checked(("trackers",), check_trackers, document["trackers"])
+        workload = self._workload()
+        name = checked(("name",), check_name, document["name"] or Path(self.source.name).stem)
+        self._check_reports(bool(self.command) or (workload is None and self.objective is None))
+        if workload is None and (self.objective is False or document["workload"] is not None):
             return None  # without a workload, nothing else can be checked
-        tunable = self.source.checked(("workload",), Tunable.of, workload, self.hardware)
+        tunable = checked(("workload",), Tunable.of, workload, self.hardware)
         if tunable is None:
             return None
+        # Without a space, a function says it as it runs.
+        asks = workload is None and bool(self.objective) and not self.command
+        asks = asks and document["space"] is None
         resolution = Resolution(self.source, tunable, document["fixed"])
-        space, constraints = self._space(resolution)
+        space, constraints = self._space(resolution, asks)
         goals, data, fixed = self._goals(workload), document["data"], resolution.untuned()
         if isinstance(folder := data.get("dir"), str) and folder:  # workers run in another folder
             data = {**data, "dir": str(Path(folder).expanduser().absolute())}
@@ -184,7 +210,7 @@ class _Checker:
         wanted, learns, sources = split_prior(document["prior"])
         prior: Any = None
         if space is not None and suggester is not None:
-            prior = self.source.checked(("prior",), check_prior, wanted, space, suggester)
+            prior = checked(("prior",), check_prior, wanted, space, suggester)
         if self.source.errors:
             return None
         resources, note = self.resources
@@ -206,14 +232,14 @@ class _Checker:
             "name": name,
             "resources": resources,
             "command": self.command,
-            "asked": {} if self.asks else None,
+            "asked": {} if asks else None,
         }
         spec = SweepSpec(**settings)
         if stopper.options:
-            self.source.checked(("stopper",), partial(plugins.make_stopper, can_pause=True), spec)
-        followed = self.source.checked(("space",), follow_strategy, spec, local_slots(spec))
+            checked(("stopper",), partial(plugins.make_stopper, can_pause=True), spec)
+        followed = checked(("space",), follow_strategy, spec, local_slots(spec))
         spec, line = followed or (spec, "")
-        self.source.checked(("ranks",), max_ranks, spec)
+        checked(("ranks",), max_ranks, spec)
         notes = [text for text in (note, line) if text]
         if self.command:
             notes += _unnamed(spec)
@@ -221,7 +247,9 @@ class _Checker:
         where |= {"prior": tuple(sources), "dropped": tuple(resolution.dropped)}
         return Config(spec, notes=tuple(notes), named=frozenset(self.source.data), **where)
 
-    def _space(self, resolution: Resolution) -> tuple[Space | None, tuple[Constraint, ...]]:
+    def _space(
+        self, resolution: Resolution, asks: bool
+    ) -> tuple[Space | None, tuple[Constraint, ...]]:
         """The space with its constraints, and the constraints on metrics."""
         for name, value in resolution.fixed.items():
             if reason := resolution.tunable.refuse_fixed(name, value):
@@ -233,11 +261,11 @@ class _Checker:
         for index, text in enumerate(texts):
             if text in metrics:
                 found += self.source.checked(("constraints", index), parse_constraints, text) or ()
-        return Space() if self.asks else resolution.space(entries, expressions), found
+        return Space() if asks else resolution.space(entries, expressions), found
 
-    def _workload(self, objective: bool | None) -> type[Workload] | None:
+    def _workload(self) -> type[Workload] | None:
         name = self.document["workload"]
-        if name is not None and not objective:
+        if name is not None and not self.objective:
             found = self.source.checked(("workload",), WORKLOADS.require, name)
             return WORKLOADS.get(found) if found else None
         if name is not None:
@@ -245,7 +273,7 @@ class _Checker:
             given = "a command" if self.command else own
             rule = f"with {given} a configuration has no workload; leave one of them out"
             self.source.refuse(("workload",), rule)
-        elif objective is False and "workload" not in self.source.data:
+        elif self.objective is False and "workload" not in self.source.data:
             self.source.refuse(
                 ("workload",),
                 f"a workload ({', '.join(WORKLOADS.names())}) is needed, "
@@ -254,21 +282,13 @@ class _Checker:
             )
         return None
 
-    def _name(self, path: Path) -> str:
-        name: str = self.document["name"] or path.stem
-        if not NAME.fullmatch(name) and "name" not in self.source.data:
-            self.source.refuse(
-                ("name",), f"a name is needed, the file's own is none: {shown(name)}"
-            )
-        return name
-
     def _goals(self, workload: type[Workload] | None) -> tuple[Goal, ...]:
         goals = self.document["goals"]
         if goals is None:
             goals = workload.goals if workload else ()
-        if not goals and not self.source.is_broken(("goals",)):
-            self.source.refuse(("goals",), "at least one goal is needed, such as 'minimize loss'")
-        parsed = self.source.checked(("goals",), parse_goals, goals) or () if goals else ()
+        if self.source.is_broken(("goals",)):
+            return ()
+        parsed = self.source.checked(("goals",), parse_goals, goals) or ()
         last_report_counts = workload is not None and workload.last_report_counts
         return tuple(replace(goal, at_end=goal.at_end or last_report_counts) for goal in parsed)
 
@@ -276,12 +296,12 @@ class _Checker:
         """Check how a command reports its metrics; `command`: whether one is tuned, or may be."""
         if not command:
             for name, rule in _OF_COMMANDS.items():
-                if self.document[name] != KEYS[name].default and self.document[name]:
+                if self.document[name] not in (KEYS[name].default, {}):
                     self.source.refuse((name,), rule)
             return
         for name, pattern in self.document["reports"].items():
             if name != CSV_FILE:
-                self.source.checked(("reports", name), partial(compile_pattern, name, pattern))
+                self.source.checked(("reports", name), compile_pattern, name, pattern)
 
 
 def _unnamed(spec: SweepSpec) -> list[str]:
@@ -293,3 +313,147 @@ def _unnamed(spec: SweepSpec) -> list[str]:
         f"the command does not name {', '.join(names)}: unless the program reads AUTOML_PARAMS, "
         f"nothing changes with them; as an argument: --{names[0]} {{{names[0]}}}"
     ]
+
+
+def apply(source: WrittenConfig, overrides: Iterable[str | Override]) -> None:
+    """Set each override in a configuration; later ones win."""
+    for given in overrides:
+        if override := _parsed(source, given):
+            _set(source, override)
+
+
+def plain_changes(overrides: Sequence[str | Override]) -> dict[str, Any]:
+    """The plain values of KEY=VALUE words by their keys.
+
+    Raises:
+        ConfigError: a word or a value is malformed.
+    """
+    source, found = WrittenConfig("what to set"), dict[str, Any]()
+    for text in overrides:
+        if override := _parsed(source, text):
+            found[override.key] = _value(source, override, (override.key,))
+    source.raise_any()
+    return found
+
+
+def _parsed(source: WrittenConfig, given: str | Override) -> Override | None:
+    if isinstance(given, Override):
+        return given
+    key, equals, value = given.partition("=")
+    label = f"override {shown(given)}"
+    if equals and all(part.strip() for part in key.split(".")):
+        return Override(key, value, label)
+    rule = "an override is KEY=VALUE with a dotted key, such as budget.trials=10"
+    source.add((), rule, (label, 0))
+    return None
+
+
+def _set(source: WrittenConfig, override: Override) -> None:
+    path, line = _path(source.data, override.key), (override.label, 0)
+    inner = source.data
+    for depth, part in enumerate(path[:-1], start=1):
+        if inner.get(part) in (None, "auto"):
+            # `precision: auto` and `precision.default=bf16` may be combined.
+            inner[part] = {}
+            source.lines[path[:depth]] = line
+        inner = inner[part]
+        if not isinstance(inner, dict):
+            return source.add(path, f"{'.'.join(path[:depth])} has no parts to set", line)
+    kept = {place: at for place, at in source.lines.items() if place[: len(path)] != path}
+    source.lines = {**kept, path: line}
+    inner[path[-1]] = _value(source, override, path)
+    return None
+
+
+def _path(data: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """The path of a key. Names of parameters may have dots themselves: `space.model.lr.low`.
+
+    A name ends where it is one of the file's, else before the first field of an entry.
+    """
+    section, *rest = key.split(".")
+    if section not in _FIELDS or not rest:
+        return (section, *rest)
+    known = data.get(section)
+    names = (".".join(rest[:length]) for length in range(len(rest), 0, -1))
+    name = next((one for one in names if isinstance(known, dict) and one in known), None)
+    if name is None:
+        fields = (i for i, part in enumerate(rest) if i and part in _FIELDS[section])
+        name = ".".join(rest[: next(fields, len(rest))])
+    inner = rest[name.count(".") + 1 :]
+    if inner[:1] == ["when"] and len(inner) > 1:  # a parent's name
+        inner = ["when", ".".join(inner[1:])]
+    return (section, name, *inner)
+
+
+def _value(source: WrittenConfig, override: Override, path: Place) -> Any:
+    """The plain value; None, with an error, if it is malformed."""
+    text = override.value.strip(" ")
+    if text[:1] in ("[", "{", '"', "'"):
+        return source.parsed(text, path, override.label)
+    try:
+        return plain_scalar(text)
+    except ValueError as error:
+        source.add(path, str(error), (override.label, 0))
+        return None
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is set of a sweep.
+
+    Args:
+        budget: by limit; None removes it.
+        workers: None if they stay.
+        space: by parameter, not checked yet: a value, a list, or "auto".
+    """
+
+    budget: Mapping[str, Any]
+    workers: WorkerRange | None
+    space: Mapping[str, Any]
+
+
+def read_changes(given: Mapping[str, Any]) -> Changes:
+    """The changes that values by key describe: `budget.NAME`, `workers`, `space.NAME`.
+
+    Raises:
+        UsageError: a key or the value of one is wrong.
+    """
+    budget, space = dict[str, Any](), dict[str, Any]()
+    workers: WorkerRange | None = None
+    for key, value in given.items():
+        section, _, name = key.partition(".")
+        if key == "workers":
+            workers = read_workers(value)
+        elif section == "budget" and name in LIMITS:
+            budget[name] = LIMITS[name].read(key, value)
+        elif section == "space" and name:
+            space[name] = value
+        else:
+            known = ["workers", *(f"budget.{one}" for one in LIMITS), "space.NAME"]
+            raise UsageError(f"{key!r} cannot be set: {nearest(key, known)}")
+    return Changes(budget, workers, space)
+
+
+def limit_of(space: Space, name: str, value: Any) -> Limit:
+    """The limit that a value, a range `(low, high)`, or a list of choices says in Python.
+
+    Raises:
+        UsageError: the parameter is unknown, or it cannot have a value.
+    """
+    parameter = known_parameter(space, name)
+    value = plain(value)
+    several = isinstance(value, tuple) and not parameter.legal(value)
+    values: list[Any] = [parameter.accept(one) for one in (value if several else [value])]
+    if isinstance(parameter, Choice):
+        return Limit(tuple(values))
+    if len(values) > 2 or values[0] > values[-1]:
+        raise UsageError(f"the range of {name} is [LOW, HIGH], got {show(value)}")
+    return Limit(low=values[0], high=values[-1])
+
+
+def known_parameter(space: Space, name: str) -> Parameter:
+    """The parameter of a name; raises UsageError if the sweep does not tune it."""
+    if name not in space.parameters:
+        hint = nearest(name, list(space.parameters))
+        raise UsageError(f"the sweep does not tune {name!r}: {hint}")
+    return space.parameters[name]

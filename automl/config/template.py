@@ -255,12 +255,9 @@ def read_wandb(path: Path) -> WandbSweep:
             "has `parameters:`"
         )
     found = WandbSweep(as_json="${args_json_file}" in _words(data))
-    try:
-        _read_parameters(found, data["parameters"], "")
-        _read_settings(found, data)
-        parse_goals(found.settings["goals"])
-    except UsageError as error:
-        raise UsageError(f"--from: {path}: {error}") from error
+    _read_parameters(found, data["parameters"], "")
+    _read_settings(found, data)
+    parse_goals(found.settings["goals"])
     if not found.space:
         raise UsageError(
             "\n  ".join([f"--from: nothing in {path} can be tuned here", *found.notes])
@@ -321,7 +318,6 @@ def _entry(found: WandbSweep, name: str, entry: Any) -> Any:
 
 
 def _read_settings(found: WandbSweep, data: Mapping[str, Any]) -> None:
-    """The goal, the budget and the suggester."""
     metric = data.get("metric")
     metric = metric if isinstance(metric, Mapping) else {}
     if not metric.get("name"):
@@ -345,7 +341,6 @@ def _words(data: Mapping[str, Any]) -> list[Any]:
 
 
 def _command(found: WandbSweep, data: Mapping[str, Any]) -> str:
-    """What to type after `--`."""
     words = _words(data)
     if "${args_no_boolean_flags}" in words:
         found.notes.append("booleans are --NAME=True and --NAME=False, not flags without a value")

@@ -95,8 +95,8 @@ class SweepSpec:
         metrics: declared by the workload, or by the user for their objective.
         command: what the trials run, as it was typed, to be shown; "" if they run no command.
         objective: FILE:NAME of the function that the configuration names; "" if it names none.
-        signed: the signature (`automl.cli.program.sign`) of the user whose configuration names the
-            command or the objective; "" if it was typed. Without it, neither is run from here:
+        signed: the signature (`automl.cli.common.signature`) of the user whose configuration names
+            the command or the objective; "" if it was typed. Without it, neither is run from here:
             whoever runs the sweep types it again.
         artifacts_folder: the sweep's own folder in `artifacts`.
         prior: densities of parameters, from what `prior` says of their values.

@@ -17,7 +17,7 @@ from automl.errors import SpaceError, UsageError
 from search_spaces import Choice, Float, Int, Space
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
 from search_spaces.sampling import MAX_ENUMERATED, enumerate_legal
-from search_spaces.validation import plain, same
+from search_spaces.validation import among, plain
 from workers.protocol import Params
 
 _BATCH = 64
@@ -214,8 +214,7 @@ def _limited(
     default = data.pop("default", None)
     if isinstance(parameter, Choice):
         data["choices"] = [value for value in limit.choices if parameter.legal(value)]
-        is_left = any(same(default, choice) for choice in limit.choices)
-        nearest = default if is_left else limit.choices[0]
+        nearest = default if among(default, limit.choices) else limit.choices[0]
     else:
         assert isinstance(parameter, Float | Int)
         data["low"] = max(parameter.low, limit.low)

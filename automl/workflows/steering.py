@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from automl.config.overrides import known_parameter, limit_of, read_changes
+from automl.config.loading import known_parameter, limit_of, read_changes
 from automl.control.controller import attend
 from automl.control.journal import writing
 from automl.core import Command, Trial, arguments
@@ -117,6 +117,8 @@ def enqueue(
     params: Mapping[str, Any] | None = None,
     trial: int | None = None,
     by: str = "",
+    *,
+    text: bool = False,
 ) -> Mapping[str, Any]:
     """Give the sweep a configuration to try next: now if it runs, otherwise after a resume.
 
@@ -125,6 +127,7 @@ def enqueue(
             or its default.
         trial: number of a finished trial whose configuration is tried again, instead.
         by: who wants it; "" for the user and host of this process.
+        text: whether all values are texts, as a shell gives them.
 
     Returns:
         What happens, in words (`done`), the whole configuration (`params`), and the number of the
@@ -141,7 +144,7 @@ def enqueue(
         whole, first = spec.space.accept(again.params), original(again)
     else:
         best = snapshot.best.params if snapshot.best else {}
-        whole = spec.space.accept(arguments.mapping("params", params), rest=best)
+        whole = spec.space.accept(arguments.mapping("params", params), text=text, rest=best)
         first = None
     command = Command("enqueue", whole, first, at=snapshot.seconds, by=by or whoami())
     (identity,) = ledger.append(sweep, command)

@@ -17,7 +17,7 @@ import numpy as np
 import optuna
 
 import automl
-from automl.cli.program import load_objective
+from automl.cli.common import load_objective
 
 FOLDER = Path(__file__).parents[2] / "tests" / "automl" / "optuna_files"
 FILES = {  # whether the value is maximised

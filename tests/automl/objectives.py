@@ -85,12 +85,6 @@ def marked(trial: Context) -> dict[str, float]:
     return {"loss": loss_of(trial.params, step)}
 
 
-def stubborn(trial: Context) -> dict[str, float]:
-    """Takes a minute and never reports."""
-    time.sleep(60)
-    return {"loss": 1.0}
-
-
 def patient(trial: Context) -> dict[str, float]:
     """Goes on until it is told to end."""
     step = 0

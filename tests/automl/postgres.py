@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 _FOLDERS = [
@@ -23,9 +24,7 @@ def missing() -> str | None:
     """Why there can be no server here; None where there can."""
     if _program("initdb") is None or _program("pg_ctl") is None:
         return "PostgreSQL's server programs (initdb, pg_ctl) are not installed"
-    try:
-        import psycopg  # noqa: F401
-    except ImportError:
+    if find_spec("psycopg") is None:
         return "the package psycopg is not installed"
     if os.geteuid() == 0 and _other_user() is None:
         return "PostgreSQL does not run as root, and there is no user postgres or nobody"

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
 
 from automl.cli import cli
+from automl.core.events import SweepEvent
+from automl.core.spec import SweepSpec
+from automl.ledger import Ledger
 
+ROOT = Path(__file__).parents[3]
 Start = Callable[..., subprocess.Popen[str]]
 CONFIG = """\
 name: toy
@@ -32,19 +41,51 @@ def objective(trial):
 
 not_callable = 3
 """
+OWN = ("--objective", "mine.py:objective", "--dispatcher", "inline")
 
 
-def automl(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, list(arguments))
+def automl(*arguments: str, **options: Any) -> Result:
+    return CliRunner().invoke(cli, list(arguments), **options)
 
 
 def sweep(*arguments: str) -> Result:
-    return automl(
-        "sweep",
-        "toy.yaml",
-        "--objective",
-        "mine.py:objective",
-        "--dispatcher",
-        "inline",
-        *arguments,
-    )
+    return automl("sweep", "toy.yaml", *OWN, *arguments)
+
+
+def ran(*arguments: str) -> Result:
+    """A run that must succeed."""
+    found = automl(*arguments)
+    assert found.exit_code == 0, found.output
+    return found
+
+
+def parsed(*arguments: str) -> Any:
+    """The JSON of a run that must succeed."""
+    text = ran(*arguments, "--json").stdout
+    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+
+
+def refused(*arguments: str, status: int = 2) -> str:
+    """What a run says that must be refused, without a traceback or an answer."""
+    found = automl(*arguments)
+    assert (found.exit_code, found.stdout) == (status, ""), found.output
+    assert "Traceback" not in found.stderr
+    return found.stderr
+
+
+def recorded(folder: Path, spec: SweepSpec, events: list[SweepEvent]) -> str:
+    """A store with a sweep of these events."""
+    ledger = Ledger.open(folder, create=True)
+    recorder = ledger.hold(ledger.create_sweep(spec))
+    for event in events:
+        recorder.apply(event)
+    recorder.commit(2.0)
+    ledger.close()
+    return str(folder)
+
+
+def until(condition: Callable[[], Any], seconds: float = 120.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.05)

@@ -9,9 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_sweeps import CONFIG, OBJECTIVE, Start
-
-ROOT = Path(__file__).parents[3]
+from cli_sweeps import CONFIG, OBJECTIVE, ROOT, Start
 
 
 @pytest.fixture
@@ -24,14 +22,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def process() -> Iterator[Start]:
-    """Starts the program; a test that fails ends it, and the Ray that it started."""
+    """Starts the program; a test that fails ends it."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str, **settings: str) -> subprocess.Popen[str]:
-        # Ray's workers are nice by default: beside anything else they would hardly run.
-        calm = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "RAY_worker_niceness": "0"}
         command = [sys.executable, "-m", "automl", *arguments]
-        environment = {**os.environ, **calm, **settings}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **settings}
         started.append(
             subprocess.Popen(
                 command, text=True, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -41,9 +37,5 @@ def process() -> Iterator[Start]:
 
     yield start
     for running in started:
-        if running.poll() is None:
-            running.terminate()
-            try:
-                running.wait(timeout=30)
-            except subprocess.TimeoutExpired:
-                running.kill()
+        running.kill()
+        running.wait()

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cli_sweeps import Start, automl
+from cli_sweeps import ROOT, Start, parsed, ran, refused, until
 
 from workers.artifacts import Copies
 
-ROOT = Path(__file__).parents[3]
+OBJECTIVE = ("--objective", "function.py:objective")
 CONFIG = """\
 name: kept
 goals: minimize loss
@@ -40,13 +36,6 @@ def objective(trial):
     (trial.folder / "model.txt").write_text(f"begun at {state['begun']}")
     return {"loss": 0.1}
 """
-
-
-def until(condition: Callable[[], Any], seconds: float = 120.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -77,8 +66,8 @@ def killed_and_moved(process: Start, place: str, wanted: str, *arguments: str) -
     )  # fmt: skip
     until(lambda: running.poll() is not None or wanted in str(files_at(place)))
     assert running.poll() is None, running.communicate()
-    children = [int(pid) for pid in children_of(running.pid)]
-    for pid in (running.pid, *children):
+    children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
+    for pid in (running.pid, *map(int, children)):
         os.kill(pid, signal.SIGKILL)
     running.wait()
     moved = Path("moved")
@@ -87,44 +76,34 @@ def killed_and_moved(process: Start, place: str, wanted: str, *arguments: str) -
     return moved
 
 
-def children_of(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-
-
 def test_a_function_goes_on_from_what_it_saved_and_its_files_are_exported(
     place: str, process: Start
 ) -> None:
-    moved = killed_and_moved(
-        process, place, "checkpoints/saved/00000004/", "--objective", "function.py"
-    )
-    refused = automl("resume", "kept", "--objective", "function.py", "--store", str(moved))
-    assert refused.exit_code == 2
-    assert f"the files of the sweep kept are in {place}" in refused.output
-    assert f"add --artifacts {place} " in refused.output
-    resumed = automl(
-        "resume", "kept", "--objective", "function.py", "--dispatcher", "local",
-        "--store", str(moved), "--artifacts", place,
-    )  # fmt: skip
-    assert resumed.exit_code == 0, resumed.output
-    assert automl("export", "kept", "--store", str(moved)).exit_code == 2
-    exported = automl("export", "kept", "--store", str(moved), "--artifacts", place, "--json")
-    assert exported.exit_code == 0, exported.output
+    moved = killed_and_moved(process, place, "checkpoints/saved/00000004/", *OBJECTIVE)
+    store = ("--store", str(moved))
+    said = refused("resume", "kept", *OBJECTIVE, *store)
+    assert f"the files of the sweep kept are in {place}" in said
+    assert f"add --artifacts {place} " in said
+    ran("resume", "kept", *OBJECTIVE, "--dispatcher", "local", *store, "--artifacts", place)
+    refused("export", "kept", *store)
+    exported = parsed("export", "kept", *store, "--artifacts", place)
     assert Path("kept-model/model.txt").read_text() == "begun at [0, 4]"
-    assert "checkpoints/saved/state.json" in json.loads(exported.stdout)["files"]
+    (copy,) = [name for name in exported["files"] if name.startswith("s3://")]
+    files = {str(p.relative_to("kept-model")) for p in Path("kept-model").rglob("*.*")}
+    assert "checkpoints/saved/state.json" in files
+    assert set(Copies(copy).sizes()) == files
     secrets = [p for p in moved.rglob("*") if p.is_file() and b"-of-the-test" in p.read_bytes()]
     assert secrets == []
 
 
 def test_confirm_writes_elsewhere_only_if_the_place_is_named(place: str) -> None:
     Path("function.py").write_text(FUNCTION.replace("attempt == 1", "attempt == 0"))
-    options = ("--objective", "function.py", "--dispatcher", "inline")
-    assert automl("sweep", "kept.yaml", *options, "--artifacts", place).exit_code == 0
+    options = (*OBJECTIVE, "--dispatcher", "inline")
+    ran("sweep", "kept.yaml", *options, "--artifacts", place)
     before = Copies(place).sizes()
-    done = automl("confirm", "kept", *options, "--seeds", "2")
-    assert done.exit_code == 0, done.output
+    ran("confirm", "kept", *options, "--seeds", "2")
     assert Copies(place).sizes() == before
-    done = automl("confirm", "kept", *options, "--seeds", "3", "--artifacts", place)
-    assert done.exit_code == 0, done.output
+    ran("confirm", "kept", *options, "--seeds", "3", "--artifacts", place)
     added = Copies(place).sizes().keys() - before.keys()
     assert {name.split("/")[0][:12] for name in added} == {"kept.confirm"}
 
@@ -140,8 +119,7 @@ def test_confirm_writes_elsewhere_only_if_the_place_is_named(place: str) -> None
 def test_a_place_that_cannot_be_used_is_refused_before_anything_is_created(
     place: str, where: str, says: str
 ) -> None:
-    done = automl("sweep", "kept.yaml", "--objective", "function.py", "--artifacts", where)
-    assert done.exit_code == 2
-    assert says in done.output
-    assert "word@" not in done.output
+    said = refused("sweep", "kept.yaml", *OBJECTIVE, "--artifacts", where)
+    assert says in said
+    assert "word@" not in said
     assert not Path(".automl").exists()

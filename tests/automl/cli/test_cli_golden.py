@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from cli_sweeps import CONFIG, OBJECTIVE, automl, sweep
+from cli_sweeps import CONFIG, OBJECTIVE, OWN, automl, ran
 
 from automl.cli import COMMANDS
 
@@ -76,9 +76,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "mine.py").write_text(OBJECTIVE)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        assert sweep("--workers", "1").exit_code == 0
-        done = automl("sweep", "toy.yaml", "--create", "--name", "served")
-        assert done.exit_code == 0
+        ran("sweep", "toy.yaml", *OWN, "--workers", "1")
+        ran("sweep", "toy.yaml", "--create", "--name", "served")
     return folder
 
 

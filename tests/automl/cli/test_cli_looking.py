@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from cli_sweeps import ROOT, automl, parsed, ran, recorded, refused
 
-from automl.cli import COMMANDS, cli
-from automl.core.events import Begun, Ended, Proposed, SweepEvent
+from automl.cli import COMMANDS
+from automl.core.events import Begun, Closed, Ended, Noted, Proposed, SweepEvent
 from automl.core.goals import Goal
 from automl.core.spec import SweepSpec
 from automl.core.trial import TrialState
 from automl.ledger import Ledger
+from automl.ledger.database import FILE_NAME
 from search_spaces import Choice, Float, Space
 from workers.protocol import Ending, Outcome, Report
 
-ROOT = Path(__file__).parents[3]
 SPACE = Space(
     Float("lr", 1e-5, 1e-1, log=True, default=1e-3),
     Choice("precision", ["fp32", "bf16"], default="fp32"),
@@ -31,66 +32,41 @@ SPACE = Space(
 SPEC = SweepSpec("toy", SPACE, (Goal("loss"),))
 
 
-def completed(number: int, loss: float, **metrics: float) -> list[SweepEvent]:
-    outcome = Outcome(
-        number, 1, Ending.COMPLETED, {"loss": loss, **metrics}, seconds=2.0, peak_memory_bytes=1000
-    )
-    params = {"lr": 1e-3 * (number + 1), "precision": "fp32"}
-    return [
-        Proposed(number, params, "bayes"),
-        Begun(number, 1),
-        Ended(outcome, TrialState.COMPLETED),
-    ]
+def trial(
+    number: int, failure: str | None = None, message: str = "", data: str = "", **metrics: float
+) -> list[SweepEvent]:
+    """The events of a trial that is completed, or failed."""
+    ending, state = Ending.COMPLETED, TrialState.COMPLETED
+    if failure:
+        ending, state = Ending.FAILED, TrialState.FAILED
+    outcome = Outcome(number, 1, ending, metrics, failure, message, 2.0, 1000)
+    params = {"data": data} if data else {"lr": 1e-3 * (number + 1), "precision": "fp32"}
+    ended = Ended(outcome, state, failure, message, at=1.0)
+    return [Proposed(number, params, "bayes"), Begun(number, 1, at=0.0), ended]
 
 
-def failed(number: int) -> list[SweepEvent]:
-    outcome = Outcome(
-        number, 1, Ending.FAILED, failure="out_of_memory", message="asked for 12 GB", seconds=1.0
-    )
-    ended = Ended(outcome, TrialState.FAILED, "out_of_memory", "asked for 12 GB")
-    return [Proposed(number, {"lr": 0.1, "precision": "bf16"}, "bayes"), Begun(number, 1), ended]
+ROOM = ("out_of_memory", "asked for 12 GB")
 
 
-def store(folder: Path, *events: Sequence[SweepEvent], spec: SweepSpec = SPEC) -> str:
-    location = str(folder / "runs")
-    ledger = Ledger.open(location, create=True)
-    name = ledger.create_sweep(spec)
-    recorder = ledger.hold(name)
-    for event in [event for several in events for event in several]:
-        recorder.apply(event)
-    recorder.commit()
-    ledger.close()
-    return location
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> str:
-    return store(tmp_path, completed(0, 2.0), failed(1), completed(2, 1.5, accuracy=float("nan")))
-
-
-def automl(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, list(arguments))
-
-
-def parsed(*arguments: str) -> Any:
-    done = automl(*arguments, "--json")
-    assert (done.exit_code, done.stderr) == (0, "")
-    return json.loads(done.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> str:
+    events = [*trial(0, loss=2.0), *trial(1, *ROOM), *trial(2, loss=1.5, accuracy=float("nan"))]
+    return recorded(tmp_path_factory.mktemp("runs"), SPEC, events)
 
 
 def test_best_says_what_counts_where_the_last_report_was_worse(tmp_path: Path) -> None:
-    *begun, ended = completed(1, 1.8)
+    *begun, ended = trial(1, loss=1.8)
     reports = [Report(1, 1, i, 10 + i, {"loss": loss}, 1.0) for i, loss in enumerate((1.2, 1.8))]
     assert isinstance(ended, Ended)
     rising = [*begun, *reports, replace(ended, outcome=replace(ended.outcome, metrics={}))]
-    runs = store(tmp_path, completed(0, 2.0), rising)
+    runs = recorded(tmp_path, SPEC, [*trial(0, loss=2.0), *rising])
     best = parsed("best", "toy", "--store", runs)
     assert (best["metrics"]["loss"], best["goal_values"], best["baseline_goal_values"]) == (
         1.8,
         {"loss": 1.2},
         {"loss": 2.0},
     )
-    shown = automl("best", "toy", "--store", runs).stdout
+    shown = ran("best", "toy", "--store", runs).stdout
     assert (best["value"], best["value_from"]) == (1.2, "best report, at step 10")
     assert "loss (best report)" in shown
     assert "loss (last report)" in shown
@@ -98,63 +74,45 @@ def test_best_says_what_counts_where_the_last_report_was_worse(tmp_path: Path) -
 
 def test_best_of_several_goals_has_the_pareto_front(tmp_path: Path) -> None:
     spec = replace(SPEC, goals=(Goal("loss"), Goal("size")))
-    runs = store(
-        tmp_path,
-        completed(0, 2.0, size=1.0),
-        completed(1, 1.0, size=3.0),
-        completed(2, 2.0, size=3.0),
-        spec=spec,
-    )
+    sizes = ((2.0, 1.0), (1.0, 3.0), (2.0, 3.0))
+    trials = [trial(number, loss=loss, size=size) for number, (loss, size) in enumerate(sizes)]
+    runs = recorded(tmp_path, spec, [event for trial in trials for event in trial])
     best = parsed("best", "toy", "--store", runs)
     assert (best["number"], [trial["number"] for trial in best["pareto"]]) == (1, [0, 1])
-    assert "front of 2" in automl("best", "toy", "--store", runs).stdout
+    assert "front of 2" in ran("best", "toy", "--store", runs).stdout
 
 
 def test_a_sweep_without_success_has_no_best(tmp_path: Path) -> None:
-    done = automl("best", "toy", "--store", store(tmp_path, failed(0)), "--json")
-    assert (done.exit_code, done.stdout) == (3, "")
-    assert "No trial has succeeded. 1 of 1 trials failed" in done.stderr
+    said = refused(
+        "best", "toy", "--store", recorded(tmp_path, SPEC, trial(0, *ROOM)), "--json", status=3
+    )
+    assert "No trial has succeeded. 1 of 1 trials failed" in said
 
 
-@pytest.mark.parametrize("verb", ["status", "trials", "best", "stop", "watch", "resume"])
-@pytest.mark.parametrize(
-    ("sweep", "message"),
-    [
-        ("toi", "did you mean 'toy'?"),
-        ("../x", "a name has 1 to 64"),
-        ("a\nb", "a name has 1 to 64"),
-    ],
-)
-def test_an_unknown_sweep_is_wrong_usage(runs: str, verb: str, sweep: str, message: str) -> None:
-    done = automl(verb, sweep, "--store", runs)
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert message in done.stderr
+LOOKING = ("status", "trials", "best", "stop", "watch", "resume")
 
 
-@pytest.mark.parametrize("verb", ["status", "trials", "best", "list", "stop", "watch", "resume"])
-def test_a_store_that_is_not_there_is_wrong_usage_and_is_not_made(
-    tmp_path: Path, verb: str
+@pytest.mark.parametrize("verb", LOOKING)
+def test_an_unknown_sweep_or_store_is_wrong_usage_and_nothing_is_made(
+    runs: str, tmp_path: Path, verb: str
 ) -> None:
-    arguments = [] if verb == "list" else ["toy"]
-    done = automl(verb, *arguments, "--store", str(tmp_path / "absent"))
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert "there is no store" in done.stderr
+    assert "did you mean 'toy'?" in refused(verb, "toi", "--store", runs)
+    for name in ("../x", "a\nb"):
+        assert "a name has 1 to 64" in refused(verb, name, "--store", runs)
+    for words in ((verb, "toy"), ("list",)):
+        assert "there is no store" in refused(*words, "--store", str(tmp_path / "absent"))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_every_verb_has_help_and_a_misspelt_one_a_hint() -> None:
-    listing = automl("--help").stdout
+    listing = ran("--help").stdout
     for verb in COMMANDS:
         assert f"  {verb} " in listing
-        done = automl(verb, "--help")
-        assert done.exit_code == 0
-        assert "Usage: " in done.stdout
-        assert "Example" in done.stdout, verb
-        assert "\\b" not in done.stdout, f"{verb}: a mark of click is shown"
-    done = automl("statsu")
-    assert done.exit_code == 2
-    assert "did you mean 'status'?" in done.stderr
-    assert automl("trials").exit_code == 2
+        shown = ran(verb, "--help").stdout
+        assert "Usage: " in shown
+        assert "Example" in shown, verb
+        assert "\\b" not in shown, f"{verb}: a mark of click is shown"
+    assert "did you mean 'status'?" in refused("statsu")
 
 
 def test_looking_imports_neither_torch_nor_ray(runs: str) -> None:
@@ -173,30 +131,125 @@ def test_looking_imports_neither_torch_nor_ray(runs: str) -> None:
     assert done.stdout.splitlines()[-1] == "LOADED []"
 
 
-def test_the_log_of_a_trial(runs: str) -> None:
-    log = Path(runs) / "sweeps" / "toy" / "trials" / "2" / "logs" / "attempt-1-rank-1.log"
+def test_the_log_of_a_trial(runs: str, tmp_path: Path) -> None:
+    shutil.copytree(runs, tmp_path / "runs")
+    store = ("--store", str(tmp_path / "runs"))
+    log = tmp_path / "runs" / "sweeps" / "toy" / "trials" / "2" / "logs" / "attempt-1-rank-1.log"
     log.parent.mkdir(parents=True)
     log.write_bytes(b"epoch 1\n\xff\n")
-    assert automl("logs", "toy", "2", "--rank", "1", "--store", runs).stdout.startswith("epoch 1\n")
-    absent = automl("logs", "toy", "2", "--store", runs)
-    assert absent.exit_code == 2
-    assert "there are attempt-1-rank-1.log" in absent.stderr
-    assert "there is no trial 9" in automl("logs", "toy", "9", "--store", runs).stderr
-    waiting = automl("enqueue", "toy", "lr=0.05", "--store", runs)
-    assert waiting.exit_code == 0, waiting.output
-    assert "trial 3 of toy has not begun" in automl("logs", "toy", "3", "--store", runs).stderr
+    assert ran("logs", "toy", "2", "--rank", "1", *store).stdout.startswith("epoch 1\n")
+    assert "there are attempt-1-rank-1.log" in refused("logs", "toy", "2", *store)
+    assert "there is no trial 9" in refused("logs", "toy", "9", *store)
+    ran("enqueue", "toy", "lr=0.05", *store)
+    assert "it has not begun" in refused("logs", "toy", "3", *store)
 
 
-def test_a_sweep_is_deleted_with_its_files_unless_it_is_held(runs: str) -> None:
-    folder = Path(runs) / "sweeps" / "toy"
-    holder = Ledger.open(runs)
+def test_a_sweep_is_deleted_with_its_files_unless_it_is_held(runs: str, tmp_path: Path) -> None:
+    shutil.copytree(runs, tmp_path / "runs")
+    store = ("--store", str(tmp_path / "runs"))
+    folder = tmp_path / "runs" / "sweeps" / "toy"
+    folder.mkdir(parents=True, exist_ok=True)
+    holder = Ledger.open(tmp_path / "runs")
     holder.create_sweep(replace(SPEC, name="other"))
     holder.hold("toy")
-    refused = automl("delete", "toy", "--yes", "--store", runs)
-    assert (refused.exit_code, refused.stdout) == (2, "")
+    refused("delete", "toy", "--yes", *store)
     holder.close()
-    assert CliRunner().invoke(cli, ["delete", "toy", "--store", runs], input="n\n").exit_code == 1
+    assert automl("delete", "toy", *store, input="n\n").exit_code == 1
     assert folder.is_dir()
-    assert automl("delete", "toy", "--yes", "--store", runs).exit_code == 0
+    ran("delete", "toy", "--yes", *store)
     assert not folder.exists()
-    assert [info["name"] for info in parsed("list", "--store", runs)] == ["other"]
+    assert [info["name"] for info in parsed("list", *store)] == ["other"]
+
+
+# Escape sequences of a ledger, a configuration or a log do not reach the terminal.
+
+HOSTILE = "\x1b]0;owned\x07\x1b[31m\x9b2J\u202e"
+HOSTILE_SPACE = Space(Choice("data", ["plain", "b\x1b[2J"]))
+FORBIDDEN = set("\x1b\x07\x9b\u202e")
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A sweep with escape sequences in values, metrics, messages, notes and logs."""
+    events = [
+        Noted("fallback", HOSTILE, at=0.0),
+        *trial(0, data="b\x1b[2J", **{"loss": 1.0, f"m{HOSTILE}": 2.0}),
+        *trial(1, "crashed", HOSTILE, data="b\x1b[2J"),
+        Closed("finished"),
+    ]
+    spec = SweepSpec("toy", HOSTILE_SPACE, (Goal("loss"),))
+    folder = tmp_path_factory.mktemp("runs")
+    found = recorded(folder, spec, events)
+    log = folder / "sweeps" / "toy" / "trials" / "0" / "logs" / "attempt-1-rank-0.log"
+    log.parent.mkdir(parents=True)
+    log.write_text(f"10%\r20%\r\n\x1b[32mgreen\x1b[0m {HOSTILE}\n")
+    return found
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["best toy", "best toy --json", "trials toy", "trials toy --json", "status toy", "logs toy 0"],
+)
+def test_no_verb_prints_control_characters(hostile: str, words: str) -> None:
+    shown = ran(*words.split(), "--store", hostile).output
+    assert not FORBIDDEN & set(shown)
+    assert "\\u001b" in shown
+    if "--json" in words:
+        found = json.loads(shown)
+        assert (found if isinstance(found, dict) else found[0])["params"] == {"data": "b\x1b[2J"}
+    if words.startswith("logs"):
+        assert shown.startswith("10%\n20%\ngreen ")
+
+
+def test_the_name_of_a_sweep_prints_none(hostile: str, tmp_path: Path) -> None:
+    shutil.copytree(hostile, tmp_path / "s")
+    with closing(sqlite3.connect(tmp_path / "s" / FILE_NAME)) as connection, connection:
+        connection.execute("UPDATE sweeps SET name = ?", [HOSTILE])
+    for words in ((f"x{HOSTILE}", "--store", hostile), ("--store", str(tmp_path / "s"))):
+        ended = automl("status", *words)
+        assert ended.exit_code == 2
+        assert not FORBIDDEN & set(ended.output)
+
+
+# `automl doctor` and `space`: what there is to run.
+
+CONFIG = str(ROOT / "configs" / "nmt.yaml")
+
+
+def test_doctor_says_what_each_strategy_needs_and_what_store_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = parsed("doctor")
+    assert list(tmp_path.iterdir()) == []
+    assert found["hardware"]["num_cpus"] >= 1
+    abilities = {(a["kind"], a["name"]): a["lacks"] for a in found["abilities"]}
+    for works in (("precision", "fp32"), ("strategy", "single"), ("store", ".automl")):
+        assert abilities[works] == ""
+    if not found["hardware"]["gpus"]:
+        assert "CUDA" in abilities["precision", "tf32"]
+    (tmp_path / "file").touch()
+    shown = ran("doctor", "--store", "file/runs").stdout
+    assert "strategy ddp" in shown
+    assert "is not a folder" in shown
+
+
+def test_the_space_of_a_configuration_is_shown_with_what_is_left_out() -> None:
+    found = parsed("space", CONFIG)
+    rate = next(p for p in found["parameters"] if p["name"] == "learning_rate")
+    assert (rate["type"], rate["log"]) == ("float", True)
+    assert found["workload"] == "translation"
+    assert {"parameter", "value", "reason"} == set(found["dropped"][0])
+    assert found["default"]["precision"] == "fp32"
+    everything = parsed("space", CONFIG, "space=auto")
+    assert len(everything["parameters"]) > len(found["parameters"])
+    table = ran("space", CONFIG).stdout
+    assert "left out on this hardware:" in table
+    assert "on a log scale" in table
+
+
+def test_a_missing_data_file_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "absent"
+    said = refused("sweep", CONFIG, "data.name=multi30k", f"data.dir={folder}")
+    assert len(said.splitlines()) == 1
+    assert str(folder) in said

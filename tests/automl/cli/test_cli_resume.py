@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import shutil
 import subprocess
 import sys
 from contextlib import closing
@@ -11,8 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cli_sweeps import automl
+from cli_sweeps import ROOT, automl, parsed, ran, refused
 
+from automl import load
 from automl.core import SpecChanged
 from automl.core.text import shell_line
 from automl.ledger import Ledger
@@ -28,6 +29,7 @@ reports: {loss: 'loss (\S+)'}
 """
 PROGRAM = "import sys\nprint('loss', sys.argv[1])\n"
 TRAIN = ("--", sys.executable, "-S", "my program.py", "{x}")
+STORE = ("--store", "my runs")
 
 
 @pytest.fixture
@@ -36,53 +38,49 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "my program.py").write_text(PROGRAM)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
-    done = automl("sweep", "mine.yaml", "--store", "my runs", "--dispatcher", "inline", *TRAIN)
-    assert done.exit_code == 0, done.output
     return tmp_path
 
 
+@pytest.fixture
+def begun(folder: Path) -> Path:
+    """A folder with a sweep of a command that was typed, which has run one trial."""
+    ran("sweep", "mine.yaml", *STORE, "--dispatcher", "inline", *TRAIN)
+    return folder
+
+
 def num_trials(folder: Path) -> int:
-    return len(Ledger.open(folder / "my runs", readonly=True).trials("mine"))
+    return len(load("mine", folder / "my runs").trials)
 
 
-def test_the_line_works_if_it_is_pasted_and_runs_as_before(folder: Path) -> None:
-    said = automl("resume", "mine", "--store", "my runs", *TRAIN).stderr
+def test_the_line_works_if_it_is_pasted_and_runs_as_before(begun: Path) -> None:
+    said = ran("resume", "mine", *STORE, *TRAIN).stderr
     line = said.partition("raise --trials or --budget: ")[2]
-    assert "--trials 10" in line
     pasted = line.replace("automl", f"{shell_line([sys.executable])} -m automl", 1)
-    paths = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    pasted = pasted.replace("--trials 10", "--trials 3")
+    paths = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         pasted, shell=True, capture_output=True, text=True, env=paths, timeout=200
     )
     assert done.returncode == 0, done.stderr
-    assert num_trials(folder) == 10
-    spec = Ledger.open(folder / "my runs", readonly=True).spec("mine")
+    assert num_trials(begun) == 3
+    spec = Ledger.open(begun / "my runs", readonly=True).spec("mine")
     assert spec.dispatcher == "inline", "it was not typed again"
 
 
-def test_a_command_is_refused_in_another_folder(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_command_is_refused_in_another_folder_and_another_one_may_go_on(
+    begun: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (folder / "elsewhere" / "my program.py").write_text("raise SystemExit('another program')")
-    monkeypatch.chdir(folder / "elsewhere")
-    words = ("resume", "mine", "--store", str(folder / "my runs"), "--trials", "2")
-    refused = automl(*words, *TRAIN)
-    assert refused.exit_code == 2
-    assert f"began in the folder {folder}, and this is {folder / 'elsewhere'}" in refused.stderr
-    assert "--cwd . -- " in refused.stderr
-    assert num_trials(folder) == 1
-    done = automl(*words, "--cwd", str(folder), *TRAIN)
-    assert done.exit_code == 0, done.output
-    assert num_trials(folder) == 2
-
-
-def test_another_command_may_go_on(folder: Path) -> None:
-    (folder / "other.py").write_text(PROGRAM)
-    other = (*TRAIN[:3], "other.py", "{x}")
-    for command, number in ((TRAIN, "2"), (other, "3")):
-        done = automl("resume", "mine", "--store", "my runs", "--trials", number, *command)
-        assert done.exit_code == 0, done.output
-    assert num_trials(folder) == 3
+    elsewhere = begun / "elsewhere"
+    (elsewhere / "my program.py").write_text("raise SystemExit('another program')")
+    monkeypatch.chdir(elsewhere)
+    words = ("resume", "mine", "--store", str(begun / "my runs"), "--trials", "2")
+    said = refused(*words, *TRAIN)
+    assert f"began in the folder {begun}, and this is {elsewhere}" in said
+    assert "--cwd . -- " in said
+    assert num_trials(begun) == 1
+    shutil.copy(begun / "my program.py", begun / "other.py")
+    ran(*words, "--cwd", str(begun), *TRAIN[:3], "other.py", "{x}")
+    assert num_trials(begun) == 2
 
 
 NAMED = {
@@ -93,77 +91,62 @@ reports: {{loss: 'loss (\\S+)'}}""",
 
 
 @pytest.fixture(params=NAMED)
-def named(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def named(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A sweep that has run one trial; its configuration says what it runs, and where."""
     (folder / "mine.py").write_text("def objective(trial):\n    return trial.params['x']\n")
     text = CONFIG.replace("name: mine", f"name: own\ndispatcher: inline\n{NAMED[request.param]}")
     (folder / "own.yaml").write_text(text.rpartition("reports")[0])
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "settings"))
-    done = automl("sweep", "own.yaml")
-    assert done.exit_code == 0, done.output
-    assert "automl resume own --trials" in automl("resume", "own").stderr
-    return str(request.param)
+    ran("sweep", "own.yaml")
+    return folder
 
 
-def test_what_a_configuration_names_is_not_typed_again(named: str, folder: Path) -> None:
-    done = automl("resume", "own", "--trials", "2", "--json")
-    assert json.loads(done.stdout)["num_completed"] == 2
+def test_what_a_configuration_names_is_not_typed_again(named: Path) -> None:
+    assert "automl resume own --trials" in ran("resume", "own").stderr
+    assert parsed("resume", "own", "--trials", "2")["num_completed"] == 2
     assert Ledger.open(".automl", readonly=True).spec("own").dispatcher == "inline"
-    assert automl("resume", "own", "--trials", "3").exit_code == 0, "and again"
-    done = automl("confirm", "own", "--seeds", "2", "--top", "2", "--json")
-    assert json.loads(done.stdout)["repeats"]
+    ran("resume", "own", "--trials", "3")  # and again
+    assert parsed("confirm", "own", "--seeds", "2", "--top", "2")["repeats"]
+    typed = ("--name", "typed", "reports={loss: 'loss (.+)'}", *TRAIN)
+    ran("sweep", "own.yaml", *typed)  # it goes before the named one
+    said = refused("resume", "typed", "--trials", "2")
+    assert "a command, which is never read from the store; type it" in said
 
 
 def test_nothing_that_somebody_else_has_named_is_run(
-    named: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    named: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "elsewhere"))
-    refused = automl("resume", "own", "--trials", "2")
-    assert refused.exit_code == 2
-    assert "name it with --objective" in refused.stderr or "type it: " in refused.stderr
-    assert "mine.py:objective" in refused.stderr or "'my program.py' {x}" in refused.stderr
-    assert automl("resume", "own", "--trials", "2", "--config", "own.yaml").exit_code == 0
-
-
-def test_a_store_cannot_say_what_this_user_runs(named: str, folder: Path) -> None:
     with closing(Ledger.open(".automl")) as ledger:
         spec = ledger.spec("own")
         assert spec.signed
         for changed in (
             replace(spec, command="-- /bin/false", objective=""),
             replace(spec, objective="other.py:objective", command=""),
-            replace(spec, folder=str(folder / "elsewhere")),
+            replace(spec, folder=str(named / "elsewhere")),
             replace(spec, command="-- 'no end", objective="", signed="ü"),
             replace(spec, signed=7),  # type: ignore[arg-type]
         ):
             ledger.append("own", SpecChanged(changed.to_dict()))
-            refused = automl("resume", "own", "--trials", "2")
-            assert refused.exit_code == 2, refused.output
-            assert isinstance(refused.exception, SystemExit)
-
-
-def test_a_typed_program_goes_before_the_named_one(named: str) -> None:
-    done = automl("sweep", "own.yaml", "--name", "typed", "reports={loss: 'loss (.+)'}", *TRAIN)
-    assert done.exit_code == 0, done.output
-    refused = automl("resume", "typed", "--trials", "2")
-    assert "a command, which is never read from the store; type it" in refused.stderr
+            said = automl("resume", "own", "--trials", "2")
+            assert said.exit_code == 2, said.output
+            assert isinstance(said.exception, SystemExit)
+        ledger.append("own", SpecChanged(spec.to_dict()))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(named / "elsewhere"))
+    found = refused("resume", "own", "--trials", "2")
+    assert "name it with --objective" in found or "type it: " in found
+    assert "mine.py:objective" in found or "'my program.py' {x}" in found
+    ran("resume", "own", "--trials", "2", "--config", "own.yaml")
 
 
 def test_a_configuration_has_one_of_objective_and_command(folder: Path) -> None:
     both = "\n".join(line for text in NAMED.values() for line in text.splitlines()[:1])
     (folder / "both.yaml").write_text(f"{both}\nworkload: translation\nspace: {{x: [1, 2]}}\n")
-    refused = automl("sweep", "both.yaml", "--dry-run")
-    assert refused.exit_code == 2
-    assert "both.yaml:1: objective: a configuration has one of objective and command" in (
-        refused.stderr
-    )
-    assert "both.yaml:3: workload: with a command a configuration has no workload" in refused.stderr
+    said = refused("sweep", "both.yaml", "--dry-run")
+    assert "both.yaml:1: objective: a configuration has one of objective and command" in said
+    assert "both.yaml:3: workload: with a command a configuration has no workload" in said
     for words in ("[]", "[python, null]", "'a \"b'", "{a: 1}"):
-        refused = automl("sweep", "mine.yaml", "--dry-run", f"command={words}")
-        assert "command" in refused.stderr
-        assert refused.exit_code == 2
+        assert "command" in refused("sweep", "mine.yaml", "--dry-run", f"command={words}")
     (folder / "mine.py").touch()
-    done = automl(
-        "sweep", "mine.yaml", "--dry-run", "--json", 'command=[python, -S, mine.py, "3", "{x}"]'
-    )
-    assert json.loads(done.stdout)["command"] == "-- python -S mine.py 3 {x}"
+    words = 'command=[python, -S, mine.py, "3", "{x}"]'
+    done = parsed("sweep", "mine.yaml", "--dry-run", words)
+    assert done["command"] == "-- python -S mine.py 3 {x}"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from cli_sweeps import parsed, ran, refused
 
-from automl.cli import cli
 from automl.config import load
 from automl.core import Trial, TrialState
 from automl.dispatch.local import LocalDispatcher
@@ -68,20 +66,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     # Each sweep of a workload would start a process that estimates its memory.
     monkeypatch.setattr(LocalDispatcher, "estimates", False)
-    Path("workload.yaml").write_text(WORKLOAD)
-    Path("own.yaml").write_text(FUNCTION)
-    Path("train.py").write_text(OBJECTIVE)
-    Path("program.py").write_text(PROGRAM)
-
-
-def speed(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, ["speed", *arguments])
+    files = {"workload.yaml": WORKLOAD, "own.yaml": FUNCTION}
+    for name, text in {**files, "train.py": OBJECTIVE, "program.py": PROGRAM}.items():
+        Path(name).write_text(text)
 
 
 def test_a_workload_is_measured_and_the_settings_are_written() -> None:
-    done = speed("workload.yaml", "--time=1m", "--updates=4", "--json", "--write=fast.yaml")
-    assert done.exit_code == 0, done.output
-    rows = json.loads(done.stdout)
+    options = ("--time=1m", "--updates=4", "--write=fast.yaml")
+    rows = parsed("speed", "workload.yaml", *options)
     assert sorted(row["params"]["matmul_precision"] for row in rows) == ["highest", "medium"]
     assert rows[0]["share_of_best"] == 1
     assert all(row["items_per_second"] > 0 and row["peak_memory_bytes"] > 0 for row in rows)
@@ -92,9 +84,7 @@ def test_a_workload_is_measured_and_the_settings_are_written() -> None:
 
 
 def test_a_function_is_measured_between_reports_and_out_of_memory_is_an_answer() -> None:
-    done = speed("own.yaml", "--objective=train.py:train", "--time=1m", "--json")
-    assert done.exit_code == 0, done.output
-    rows = json.loads(done.stdout)
+    rows = parsed("speed", "own.yaml", "--objective=train.py:train", "--time=1m")
     assert len(rows) == 4
     assert rows[0]["params"] == {"pause": 0.01, "memory": "small"}
     assert rows[1]["items_per_second"] < 13
@@ -124,14 +114,13 @@ def test_probes_of_one_setting_are_one_row_and_a_lucky_probe_does_not_come_first
 
 def test_a_program_that_never_ends_is_ended_after_its_reports() -> None:
     settings = ["space.pause=[0.01]", "space.memory={choices: [small, large], affects: memory}"]
-    done = speed("own.yaml", *settings, "--time=1m", "--updates=2", "--", "python", "program.py")
-    assert done.exit_code == 0, done.output
+    command = ("--", "python", "program.py")
+    done = ran("speed", "own.yaml", *settings, "--time=1m", "--updates=2", *command)
     assert "of the best" in done.stdout
     assert "memory: [" in done.stdout
 
 
 def test_what_cannot_be_done_is_told_before_the_first_probe() -> None:
     nothing = ("space.pause=[0.1]", "space.memory=[a, b]")
-    done = speed("own.yaml", "--objective=train.py:train", *nothing)
-    assert done.exit_code in (1, 2)
-    assert "nothing to try" in done.output
+    said = refused("speed", "own.yaml", "--objective=train.py:train", *nothing)
+    assert "nothing to try" in said

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from automl.config import Config, Override, load
+from automl.config.loading import limit_of, plain_changes, read_changes
+from automl.config.source import WrittenConfig
 from automl.core.goals import Constraint, Goal
 from automl.core.resources import Budget, Resources
-from automl.core.spec import SweepSpec
-from automl.errors import ConfigError
-from search_spaces import Choice, Float, Int
-from search_spaces.hardware import Hardware
+from automl.core.spec import KEYS, SweepSpec
+from automl.errors import ConfigError, UsageError
+from automl.suggesters.domain import Limit
+from scripts import docs_hook
+from search_spaces import Choice, Float, Int, Space
+from search_spaces.hardware import Gpu, Hardware, detect
 
 HARDWARE = Hardware(2, 8 << 30)
 TEXT = """\
@@ -94,16 +99,6 @@ def test_overrides_win_the_last_one_most(tmp_path: Path) -> None:
     assert spec.space.parameters["optimizer"] == Choice("optimizer", ["adam", "sgd"])
 
 
-def test_the_name_is_the_files_where_none_is_written(tmp_path: Path) -> None:
-    assert loaded(tmp_path, TEXT.replace("name: toy\n", "")).spec.name == "toy"
-
-
-def test_an_option_of_the_command_line_is_named_in_its_errors(tmp_path: Path) -> None:
-    assert message(tmp_path, TEXT, Override("budget.trials", "0", "--trials")) == (
-        "--trials: budget.trials: a whole number of at least 1 is needed, got 0"
-    )
-
-
 @pytest.mark.parametrize(
     ("override", "expected"),
     [
@@ -148,7 +143,7 @@ def test_a_wrong_override_is_named(tmp_path: Path, override: str, expected: str)
             "minimize loss within 1:30",
             "a duration is like 90s, 10m or 1h30m, got '1:30'",
         ),
-        ("goals: minimize loss\n", "", "goals: at least one goal is needed"),
+        ("goals: minimize loss\n", "", "goals: a sweep needs at least one goal"),
         (
             "time: 10m",
             "time: no",
@@ -314,3 +309,231 @@ def test_workers_may_be_a_range(tmp_path: Path) -> None:
         ("{min: 0, max: 2}", "a whole number of at least 1 is needed, got 0"),
     ]:
         assert words in message(tmp_path, TEXT, f"workers={wrong}")
+
+
+# Configurations of a workload.
+
+CONFIG = Path(__file__).parents[3] / "configs" / "nmt.yaml"
+
+
+def read(*overrides: str, path: Path = CONFIG) -> Config:
+    return load(path, overrides, hardware=HARDWARE, objective=False)
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        (
+            "fixed.evaluate_sekonds=3",
+            "unknown option of workload translation; did you mean 'evaluate_seconds'?",
+        ),
+        ("fixed.width=64", "fixed.width: width is also under space; take it out of one of them"),
+        ("data.name=multi30k", "nmt.yaml:10: data: data set 'multi30k' needs data.dir"),
+        ("data.name=nothing", "got 'nothing': known: builtin, multi30k, parallel"),
+        (
+            "resources.memory=no",
+            "resources.memory: an amount of memory is like 500MB or 1.5GB, got 'no'",
+        ),
+        (
+            "resources.memory=0",
+            "resources.memory: a whole number of at least 1 is needed, got 0",
+        ),
+        ("budget=3", "budget: a mapping of names to values is needed, got 3"),
+        ("goals=[]", "goals: a sweep needs at least one goal"),
+        ("name.x=1", "name.x: name has no parts to set"),
+        ("stopper=curv", "did you mean 'curve'?"),
+    ],
+)
+def test_what_is_wrong_is_named(override: str, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(override)
+    assert told in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
+def test_amounts_are_read_with_their_units_and_folders_made_absolute() -> None:
+    spec = read("resources.memory=1.5GB", "budget.time=2h", "data.dir=relative").spec
+    assert spec.resources == Resources(cpus=1, memory=1_500_000_000)
+    assert spec.budget == Budget(trials=20, time=7200.0)
+    assert spec.data == {"name": "builtin", "dir": str(Path.cwd() / "relative")}
+
+
+def test_what_a_configuration_leaves_out_is_the_workloads(tmp_path: Path) -> None:
+    path = tmp_path / "short.yaml"
+    path.write_text("workload: translation\n")
+    spec = read(path=path).spec
+    assert (spec.name, spec.workload, [goal.metric for goal in spec.goals]) == (
+        "short",
+        "translation",
+        ["bleu"],
+    )
+    assert "learning_rate" in spec.space.parameters
+    path.write_text("workload: translatoin\n? [a]\n: 1\n")
+    with pytest.raises(ConfigError) as caught:
+        read(path=path)
+    assert "did you mean 'translation'?" in str(caught.value)
+    assert "a key must be a plain name" in str(caught.value)
+
+
+def test_a_file_whose_own_name_is_none_needs_one(tmp_path: Path) -> None:
+    path = tmp_path / "a name with spaces.yaml"
+    path.write_text("workload: translation\n")
+    with pytest.raises(ConfigError, match=r"name: a name has 1 to 64 .*'a name with spaces'"):
+        read(path=path)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "paths"),
+    [
+        (
+            [
+                *("goals=minimise loss", "space.learning_rate.low=1", "space.dropout.hihg=1"),
+                *("fixed.width=64", "budget.trails=1", "suggester=bays", "sead=1", "data.name=no"),
+            ],
+            [
+                *("goals", "space.learning_rate", "space.dropout.hihg", "fixed.width"),
+                *("budget.trails", "suggester", "sead", "data"),
+            ],
+        ),
+        (["space.learning_rate.low=1", "space.width=[a]"], ["space.learning_rate", "space.width"]),
+        (["resources.gpus=1", "seed=x", "space.width=[a]"], ["seed", "space.width"]),
+        (["resources.gpus=-1", "space.width=[a]"], ["resources.gpus", "space.width"]),
+    ],
+)
+def test_every_error_of_a_workload_is_told_at_once(overrides: list[str], paths: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(*overrides)
+    head, *lines = str(caught.value).splitlines()
+    assert head.startswith(f"{len(paths)} errors in ")
+    assert {line.split(": ")[1] for line in lines} == set(paths)
+
+
+@pytest.mark.parametrize("path", sorted(CONFIG.parent.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_right_configuration_is_the_same_whoever_looks_at_the_machine(path: Path) -> None:
+    assert load(path) == load(path, hardware=detect())
+
+
+def test_a_slot_has_a_gpu_by_default_and_it_is_said() -> None:
+    gpu = Gpu("H100", 80 * 10**9, (9, 0), bf16=True)
+    machine = replace(HARDWARE, gpus=(gpu,) * 2, backends=("gloo", "nccl"))
+    found = load(CONFIG, ["workers=2"], hardware=machine)
+    assert found.spec.resources.gpus == 1.0
+    assert found.notes == (
+        "each worker has a GPU; set the resources to `gpus: 0` for trials on the CPU",
+    )
+    assert load(CONFIG, ["workers=4"], hardware=machine).spec.resources.gpus == 0.5
+    on_cpu = load(CONFIG, ["resources.gpus=0"], hardware=machine)
+    assert (on_cpu.spec.resources.gpus, on_cpu.notes) == (0.0, ())
+    assert load(CONFIG, hardware=HARDWARE).spec.resources.gpus == 0.0
+
+
+# Limits and settings as people type them.
+
+SPACE = Space(
+    Float("lr", 1e-5, 1e-1, log=True),
+    Int("width", 8, 512, log=True),
+    Choice("optimizer", ["sgd", "adam", "rmsprop"]),
+    Choice("blocks", [1, 2, 4, 8], ordered=True),
+)
+LIMITS = {
+    name: limit_of(SPACE, name, value)
+    for name, value in {
+        "lr": [1e-4, 1e-3],
+        "optimizer": ["adam", "rmsprop"],
+        "width": 128.0,
+    }.items()
+}
+
+
+def test_limits_are_values_ranges_and_choices() -> None:
+    assert LIMITS["lr"] == Limit(low=1e-4, high=1e-3)
+    assert LIMITS["optimizer"] == Limit(choices=("adam", "rmsprop"))
+    assert LIMITS["width"] == Limit(low=128, high=128)
+    assert [str(limit) for limit in LIMITS.values()] == ["0.0001 to 0.001", "adam, rmsprop", "128"]
+    assert {name: Limit.from_dict(limit.to_dict()) for name, limit in LIMITS.items()} == LIMITS
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("lr", 2), ("lr", [1e-3, 1e-4]), ("lr", [1e-4, 1e-3, 1e-2]), ("lr", "fast"),
+        ("optimizer", "adamw"), ("optimizer", ["adam", "adamw"]), ("rate", 1), ("width", 1.5),
+    ],
+)  # fmt: skip
+def test_a_limit_that_does_not_fit_is_refused(name: str, value: object) -> None:
+    with pytest.raises(UsageError):
+        limit_of(SPACE, name, value)
+
+
+def test_changes_are_of_the_budget_the_workers_and_the_space() -> None:
+    words = ["budget.trials=9", "budget.time=2h", "budget.target=null", "workers=4", "space.a.b=1"]
+    found = read_changes(plain_changes(words))
+    assert found.budget == {"trials": 9, "time": 7200.0, "target": None}
+    assert (str(found.workers), found.space) == ("4", {"a.b": 1})
+    ranged = read_changes(plain_changes(["workers={min: 2, max: 8}", "space.x=[1e-3, 1]"]))
+    assert (str(ranged.workers), ranged.space) == ("2 to 8", {"x": [1e-3, 1]})
+    for wrong in ({"seed": 1}, {"budget.hours": 1}, {"space.": 1}, {"workers": "many"}):
+        with pytest.raises(UsageError):
+            read_changes(wrong)
+
+
+ODD = Space(
+    Choice("model.widths", [None, [64, 32], [64]]),
+    Float("model.rate", 0.0, 1.0, step=0.25),
+    Choice("words", ["none", "a"]),
+)
+
+
+def test_none_lists_and_dotted_names_are_typed_as_in_yaml() -> None:
+    for text in ("[64,32]", "[64, 32]", "(64, 32)", "null", "None"):
+        expected = None if text[0] in "nN" else (64, 32)
+        typed = {"model.widths": text, "words": "none"}
+        found = ODD.accept(typed, text=True)
+        assert (found["model.widths"], found["words"]) == (expected, "none")
+    assert limit_of(ODD, "model.widths", [64, 32]) == Limit(choices=((64, 32),))
+    limit = limit_of(ODD, "model.widths", [None, [64]])
+    assert (limit, str(limit)) == (Limit(choices=(None, (64,))), "None, [64]")
+    assert Limit.from_dict(json.loads(json.dumps(limit.to_dict()))) == limit
+    with pytest.raises(UsageError, match=r"'0\.3'; the nearest value is 0\.25"):
+        ODD.accept({"model.rate": "0.3"}, text=True)
+
+
+# The reference of the configuration has every key, and its examples are accepted.
+
+FIELDS = docs_hook.all_keys()
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_the_example_is_accepted(name: str) -> None:
+    example = FIELDS[name].example
+    section, _, key = name.partition(".")
+    if section == "space" and key:
+        document = f"space: {{lr: {{{example}}}}}"
+    elif section == "workers" and key:
+        document = f"workers: {{{'min: 2, max: 64'}}}"
+        assert example in document
+    else:
+        document = f"{section}: {{{example}}}" if key else example
+    source = WrittenConfig.of_bytes(document.encode(), "example.yaml")
+    source.settings()
+    assert source.errors == []
+    assert set(source.data) == {section}
+    assert example.startswith(f"{key or section}:")
+
+
+def test_types_and_defaults_are_those_of_the_keys() -> None:
+    shown = {name: (key.kind.words, docs_hook.default_of(key)) for name, key in FIELDS.items()}
+    assert shown["workers"][0].endswith("of at least 1 and at most 10,000 or mapping")
+    assert shown["workers.min"][1] == "required"
+    assert shown["max_retries"] == ("whole number of at least 0", "`2`")
+    assert shown["goals"][0] == "goal, or a list of these"
+    assert shown["space.affects"][0] == "`quality`, `speed`, `memory`, or a list of these"
+    assert shown["resources.memory"][0] == "size"
+
+
+def test_the_reference_has_a_heading_for_each_key_and_the_page_a_place() -> None:
+    page = Path(__file__).parents[3] / "docs" / "reference" / "configuration.md"
+    assert "<!-- keys -->" in page.read_text(encoding="utf-8")
+    text = docs_hook.settings()
+    assert all(f"### `{name}`\n" in text for name in KEYS)
+    assert "| `worker_time` | duration |" in text

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from automl.config.overrides import apply
+from automl.config.loading import apply
 from automl.config.resolution import Resolution, Tunable, split_constraints
 from automl.config.source import WrittenConfig
 from automl.errors import ConfigError
 from search_spaces import Choice, Float, Int, Space
 from search_spaces.expressions import Expression
-from search_spaces.hardware import Hardware
+from search_spaces.hardware import Gpu, Hardware
 from workers.workloads import WORKLOADS
 
 PARAMETERS = (
@@ -202,7 +202,7 @@ def test_an_override_narrows_an_entry() -> None:
         ("space: {width: {type: real}}", "'float', 'int' or 'choice' is needed, got 'real'"),
         ("space: {width: {affects: sped}}", "did you mean 'speed'?"),
         ("space: {width: {choices: [1], low: 3}}", "is of type choice, which has no 'low'"),
-        ("space: {width: []}", "at least one value is needed"),
+        ("space: {width: []}", "and there must be one; got []"),
         ("space: {width: [[1]]}", "each choice of width must be a whole number, got [1]"),
         ("space: {precision: [fp17]}", "must be one of fp32, bf16, fp16, got 'fp17'"),
         (
@@ -298,3 +298,72 @@ def test_options_of_the_trainer_and_the_strategies_can_be_fixed(name: str) -> No
     )
     assert trained.refuse_fixed(name, 2) is None
     assert "unknown option" in str(other.refuse_fixed(name, 2))
+
+
+# Parameters and values that a configuration must name before they are tuned.
+GPU = Gpu("H100", 80 << 30, (9, 0), True)
+EIGHT = Hardware(
+    64, 1 << 38, (GPU,) * 8, ("fp32", "tf32", "bf16", "fp16"), ("gloo", "nccl"), rpc=False
+)
+
+
+def declared(hardware: Hardware = EIGHT, name: str = "translation") -> Tunable:
+    return Tunable.of(WORKLOADS.get(name), lambda: hardware)
+
+
+def test_the_default_space_has_none_and_fixes_none() -> None:
+    space, resolution = resolve("space: auto", tunable=declared())
+    assert "attention_backend" not in space.parameters
+    assert "max-autotune" not in space.parameters["compile"].choices
+    assert not {"attention_backend", "tensor_degree", "optimizer"} & set(resolution.untuned())
+    assert not any("tensor_degree" in str(constraint) for constraint in space.constraints)
+
+
+def test_a_knob_or_a_list_of_values_names_them() -> None:
+    text = "space: {attention_backend: auto, loader_workers: auto, deterministic: [true, false]}"
+    space, _ = resolve(text, tunable=declared())
+    assert len(space.parameters["attention_backend"].choices) == 5
+    assert {"loader_workers", "deterministic"} <= set(space.parameters)
+    space, _ = resolve("space: {compile: [off, max-autotune]}", tunable=declared())
+    assert space.parameters["compile"].choices == ("off", "max-autotune")
+
+
+def test_degrees_divide_the_ranks_and_the_heads() -> None:
+    text = (
+        "space: {parallelism: [single, data_tensor], ranks: [4, 8], num_heads: [2, 4, 8], "
+        "tensor_degree: auto}"
+    )
+    space, _ = resolve(text, tunable=declared())
+    assert tuple(space.parameters["tensor_degree"].choices) == (2, 4, 8)
+    whole = {"parallelism": "data_tensor", "ranks": 4, "num_heads": 4, "tensor_degree": 4}
+    assert space.legal(whole)
+    assert not space.legal({**whole, "tensor_degree": 8})
+    assert not space.legal({**whole, "num_heads": 2})
+    assert space.legal({"parallelism": "single", "num_heads": 2})
+    fixed, _ = resolve(f"{text.replace(', tensor_degree: auto', '')}\nfixed: {{tensor_degree: 8}}",
+                       tunable=declared())  # fmt: skip
+    assert not fixed.legal({"parallelism": "data_tensor", "ranks": 4, "num_heads": 8})
+
+
+def test_recorded_graphs_compute_a_batch_in_one_part() -> None:
+    text = "space: {compile: [off, default, cudagraphs], accumulation: [1, 2]}"
+    space, _ = resolve(text, tunable=declared())
+    assert space.legal({"compile": "cudagraphs", "accumulation": 1})
+    assert space.legal({"compile": "default", "accumulation": 2})
+    assert not space.legal({"compile": "cudagraphs", "accumulation": 2})
+    fixed, _ = resolve("space: {compile: [off, max-autotune], width: auto}\n"
+                       "fixed: {accumulation: 2}", tunable=declared())  # fmt: skip
+    assert fixed.parameters["compile"].choices == ("off",)
+    whole = WORKLOADS.get("translation").space(EIGHT)
+    graphs = {**whole.default(), "compile": "reduce-overhead", "accumulation": 2}
+    assert not whole.legal(graphs)
+
+
+def test_what_is_named_can_be_fixed() -> None:
+    on_gpu = declared()
+    assert on_gpu.refuse_fixed("compile", "max-autotune") is None
+    assert on_gpu.refuse_fixed("attention_backend", "flash") is None
+    wrong = on_gpu.refuse_fixed("attention_backend", "flush")
+    assert "must be one of auto, flash, cudnn" in str(wrong)
+    slow = declared(Hardware(4, 8 << 30)).refuse_fixed("compile", "cudagraphs")
+    assert "CUDA GPU" in str(slow)

@@ -10,7 +10,7 @@ from objectives import make_spec
 
 from automl import sweeps
 from automl.cli import cli
-from automl.config.overrides import limit_of
+from automl.config.loading import limit_of
 from automl.core.state import Snapshot
 from automl.core.trial import Trial, TrialState
 from automl.errors import UsageError

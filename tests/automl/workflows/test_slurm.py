@@ -45,7 +45,15 @@ def test_flags_keep_their_values() -> None:
 def test_the_script_asks_slurm_for_what_was_typed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["launch", "slurm", "toy.yaml", "--objective", "train.py", "--time", "8:00:00"]
+    words = [
+        "launch",
+        "slurm",
+        "toy.yaml",
+        "--objective",
+        "train.py:objective",
+        "--time",
+        "8:00:00",
+    ]
     more = ["--nodes", "4", "--gpus-per-node", "8", "--dry-run"]
     done = CliRunner().invoke(cli, [*words, *more, "--", "--constraint=h100", "--account", "me"])
     assert done.exit_code == 0, done.output
