@@ -25,6 +25,7 @@ from automl.core.state import Snapshot
 from automl.core.trial import TrialState
 from automl.errors import UsageError
 from automl.ledger import Ledger
+from automl.workflows import steering
 
 
 def test_a_sweep_runs_to_its_budget_and_is_in_the_ledger(ledger: Ledger) -> None:
