@@ -180,11 +180,11 @@ def notes(tmp_path: Path) -> list[str]:
 
 
 def test_the_best_trial_has_the_parameters_that_are_new_since(tmp_path: Path) -> None:
-    grown(tmp_path, BEFORE, 6)
+    grown(tmp_path, BEFORE, 10, suggester="bayes")
     space = Space(*BEFORE.parameters.values(), Float("extra", 0.9, 1, default=0.9))
-    after = grown(tmp_path, space, 7, resume=True)
+    after = grown(tmp_path, space, 11, resume=True, suggester="bayes")
     best = {**after.trials[after.best.number].params, "extra": 0.9}
-    assert after.best.number < 6
+    assert after.best.number < 10
     assert after.best.params == after.recommended.params == best
     place = ["--store", str(tmp_path)]
     own = tmp_path / "sweeps" / "s" / "trials" / str(after.best.number)
@@ -200,8 +200,8 @@ def test_the_best_trial_has_the_parameters_that_are_new_since(tmp_path: Path) ->
 
 
 def test_a_wider_space_keeps_what_was_learned(tmp_path: Path) -> None:
-    before = grown(tmp_path, BEFORE, 10)
-    after = grown(tmp_path, WIDER, 13, resume=True, suggester="bayes")
+    before = grown(tmp_path, BEFORE, 10, suggester="bayes")
+    after = grown(tmp_path, WIDER, 16, resume=True, suggester="bayes")
     assert [t.params for t in after.trials[:10]] == [t.params for t in before.trials], "as stored"
     new = after.trials[10:]
     assert {t.source for t in new} == {"bayes"}, "it did not begin again"

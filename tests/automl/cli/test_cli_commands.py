@@ -123,10 +123,9 @@ def test_a_pattern_on_the_command_line(folder: Path) -> None:
     script = """echo '{{"step": 1, "acc": 0.5}}' >> $AUTOML_REPORTS; echo loss=$1"""
     line = ("sh", "-c", script, "sh", "{x}")
     sweep(r"reports.loss=loss=(\S+)", "--", *line)
-    assert [trial["metrics"] for trial in trials()] == [
-        {"loss": trial["params"]["x"], "acc": 0.5, "seconds": trial["metrics"]["seconds"]}
-        for trial in trials()
-    ]
+    for trial in trials():
+        assert trial["metrics"]["loss"] == trial["params"]["x"]
+        assert trial["metrics"]["acc"] == 0.5
     said = refused("resume", "mine", "--trials", "9")
     assert "automl resume mine --trials 9 -- sh -c 'echo" in said
 
