@@ -75,7 +75,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
         process.kill()
 
 
-def until(process: subprocess.Popen[str], what: Callable[[], Any], seconds: float = 200.0) -> Any:
+def until(process: subprocess.Popen[str], what: Callable[[], Any], seconds: float = 500.0) -> Any:
     """What a function returns, once it is true; the process must run."""
     deadline = time.monotonic() + seconds
     while not (found := what()):
