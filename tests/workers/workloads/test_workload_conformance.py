@@ -73,7 +73,6 @@ def assignment(
 def start(
     one: Assignment, stop_requested: Callable[[int], StopRequest | None] = lambda looks: None
 ) -> Attempt:
-    """Run an attempt, in this process or as several ranks."""
     reports: list[Report] = []
     looks: list[int] = []
 

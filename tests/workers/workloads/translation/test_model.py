@@ -29,7 +29,6 @@ def batch(examples):
 
 
 def with_weights_of(model, other):
-    """Load the checkpoint of `other` into `model`, through the canonical layout."""
     canonical = attention_layouts.canonical(
         other.state_dict(), other.architecture.layout, other.architecture.head_dim
     )
@@ -175,7 +174,7 @@ def sources(examples):
 
 @pytest.fixture
 def sharp(build):
-    """Random weights whose next tokens differ in probability and include EOS now and then."""
+    # Random weights whose next tokens differ in probability and include EOS now and then.
 
     def make(**settings):
         model = build(tied=False, **settings)
@@ -189,7 +188,7 @@ def sharp(build):
 
 
 def scores_without_cache(model, source, hypothesis):
-    """Log-probabilities (v,) of what follows a hypothesis, padding, unknown and BOS left out."""
+    # Log-probabilities (v,) of what follows a hypothesis, padding, unknown and BOS left out.
     logits = model(source, torch.tensor([[BOS, *hypothesis]]))[-1]
     logits[:EOS] = -torch.inf
     return logits.log_softmax(-1)
