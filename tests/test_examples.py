@@ -51,7 +51,8 @@ def test_a_notebook(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     )
     notebook.cells.insert(0, nbformat.v4.new_code_cell(QUICK))
     place = {"metadata": {"path": str(tmp_path)}}
-    nbclient.NotebookClient(notebook, timeout=120, resources=place).execute()
+    given = {"timeout": 280, "startup_timeout": 280, "resources": place}
+    nbclient.NotebookClient(notebook, **given).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     kinds = {kind for output in outputs for kind in output.get("data", {})}
     assert {"text/html", "application/vnd.plotly.v1+json"} <= kinds
