@@ -369,7 +369,9 @@ def reason_for_none(
         return USED_UP
     if suggestions.exhausted:
         if not state.spec.space.parameters:
-            return "no space was given, and its objective asks for no parameter (suggest_float)"
+            return (
+                "no space was given, and its objective asks for no parameter (trial.suggest_float)"
+            )
         if limits := ", ".join(state.limits):
             return f"every configuration within its limits was tried; the limits are on {limits}"
         return "every configuration of its space was tried"
