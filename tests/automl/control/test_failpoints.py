@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 import faults
 import pytest
-from objectives import make_spec
+import soak_sweeps
+from objectives import make_spec, quick
 from soak_kills import soak_controllers
 
 from automl import sweeps
@@ -54,3 +56,20 @@ def test_clocks_that_jump_an_hour_end_nothing(
         for trial in snapshot.trials
     )
     assert ledger.snapshot("test").state == "finished"
+
+
+def test_an_interrupted_controller_lets_the_next_one_suggest_the_same(tmp_path: Path) -> None:
+    """A sweep that is killed twice proposes the same as one that is not killed."""
+    ledger = Ledger.open(tmp_path, create=True)
+    for name in ("whole", "killed"):
+        ledger.create_sweep(make_spec(name, trials=6, suggester="sobol"))
+    sweeps.run(ledger.spec("whole"), ledger=ledger, objective=quick, dispatcher="inline")
+    for skip in (2, 1):
+        child = soak_sweeps.launch(tmp_path, "killed", "ended", skip)
+        child.join()
+        assert child.exitcode == -signal.SIGKILL
+    sweeps.run(
+        ledger.spec("killed"), ledger=ledger, objective=quick, dispatcher="inline", resume=True
+    )
+    assert [t.params for t in ledger.trials("killed")] == [t.params for t in ledger.trials("whole")]
+    assert max(trial.attempts for trial in ledger.trials("killed")) >= 2

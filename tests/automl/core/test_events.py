@@ -3,11 +3,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from automl.core.events import Begun, Ended, Moved, Proposed, SweepEvent, fold
 from automl.core.trial import TRANSITIONS, Trial, TrialState, check_transition
 from automl.errors import AutomlError
-from workers.protocol import Ending, Outcome, Report
+from workers.protocol import Ending, Outcome, Report, Started
 
 PARAMS = {"lr": 0.1, "layers": 2}
 
@@ -136,3 +138,61 @@ def test_only_the_transitions_of_the_table_are_allowed(
             check_transition(before, after)
         with pytest.raises(AutomlError):
             fold(trial, Moved(0, after))
+
+
+_attempts = st.sampled_from([1, 1, 1, 1, 2, 2, 3])
+_events = st.one_of(
+    st.just(Proposed(0, PARAMS, "bayes")),
+    st.builds(Begun, st.just(0), _attempts, st.floats(0, 10)),
+    st.builds(Started, st.just(0), _attempts, st.just("host:1")),
+    st.builds(
+        Report,
+        st.just(0),
+        _attempts,
+        st.integers(0, 4),
+        st.integers(0, 9),
+        st.fixed_dictionaries({"loss": st.floats()}),
+        st.floats(0, 10),
+    ),
+    st.builds(
+        lambda attempt, state: ended(
+            attempt,
+            state,
+            Ending.FAILED if state in (TrialState.FAILED, TrialState.WAITING) else Ending.COMPLETED,
+            **({"failure": "crashed"} if state is TrialState.FAILED else {}),
+        ),
+        _attempts,
+        st.sampled_from(
+            [TrialState.COMPLETED, TrialState.FAILED, TrialState.WAITING, TrialState.PAUSED]
+        ),
+    ),
+    st.builds(Moved, st.just(0), st.sampled_from(list(TrialState))),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(_events, max_size=30))
+def test_any_sequence_of_events_keeps_a_trial_consistent(events: list[SweepEvent]) -> None:
+    trial: Trial | None = fold(fold(None, Proposed(0, PARAMS, "bayes")), Begun(0, 1))
+    for event in events:
+        try:
+            after = fold(trial, event)
+        except AutomlError:
+            continue
+        if trial is not None and after is not None:
+            assert after.params == trial.params
+            assert after.attempts - trial.attempts in (0, 1)
+            assert after.seconds >= trial.seconds
+            if trial.state.finished:
+                assert after is trial
+            elif after.state is not trial.state:
+                assert after.state in TRANSITIONS[trial.state]
+        trial = after
+        if trial is None:
+            continue
+        keys = [(point.attempt, point.sequence) for point in trial.reports]
+        assert keys == sorted(set(keys))
+        assert (trial.failure is not None) <= (trial.state is TrialState.FAILED)
+        assert (trial.ended is None) or trial.state.finished
+        if not isinstance(event, Begun | Moved):
+            assert fold(trial, event) is trial  # once more changes nothing
