@@ -17,7 +17,6 @@ from workers.protocol import Params
 from workers.workloads.translation import Translation
 
 Judge = Callable[[Params], None]
-CORES = (2, 8)
 
 
 def translation(cores: int) -> Space:
@@ -56,10 +55,10 @@ def all_legal(found: list[Params], space: Space, cores: int) -> None:
     assert len({str(params["parallelism"]) for params in found}) > 1, "nothing is spread over ranks"
 
 
-@pytest.mark.parametrize("cores", CORES)
+@pytest.mark.parametrize("cores", [2, 8])
 @pytest.mark.parametrize("name", ["random", "sobol"])
-def test_a_thousand_that_fill_the_space(name: str, cores: int) -> None:
+def test_what_fills_the_space_is_legal(name: str, cores: int) -> None:
     space = translation(cores)
-    found = SUGGESTERS.get(name)(space, parse_goals("minimize loss")).suggest([], [], 1000)
-    assert len(found) == 1000
+    found = SUGGESTERS.get(name)(space, parse_goals("minimize loss")).suggest([], [], 300)
+    assert len(found) == 300
     all_legal(found, space, cores)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from automl.suggesters.proposer import make_suggester
 from automl.suggesters.user_prior import (
     ParameterPrior,
     UserPrior,
-    prior_from_best,
     split_prior,
 )
 from search_spaces import Choice, Float, Int, Space
@@ -77,15 +75,6 @@ def test_a_prior_draws_from_its_density(name: str, given: Any) -> None:
 def test_a_prior_that_does_not_fit_is_refused(given: Any) -> None:
     with pytest.raises(UsageError):
         UserPrior(SPACE, given)
-
-
-def test_the_best_of_an_earlier_sweep_say_less_of_many_parameters() -> None:
-    best = SPACE.sample(np.random.default_rng(0), 6)
-    found = prior_from_best(SPACE, best)
-    believed = {name: replace(one, strength=1.0) for name, one in found.items()}
-    unit = SPACE.encode(SPACE.sample(np.random.default_rng(1), 9))
-    weak, strong = (UserPrior(SPACE, one).log_density(unit) for one in (found, believed))
-    assert np.allclose(weak * 5**0.5, strong)
 
 
 def test_a_suggester_that_ignores_the_prior_refuses_it() -> None:

@@ -13,6 +13,7 @@ from botorch.acquisition.analytic import LogExpectedImprovement
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
 from botorch.models import SingleTaskGP
+from botorch.sampling.get_sampler import get_sampler
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from automl.core.goals import Goal, parse_goals
@@ -43,10 +44,6 @@ def test_the_accepted_risk_follows_failures():
     assert risk_after(*[False] * 100_000) == risk_after(*[False] * 1000) < 1.0
 
 
-def test_failures_before_two_successes_teach_no_caution():
-    assert accepted_risk(np.array([True] * 20 + [False, False])) == risk_after()
-
-
 def failing(number: int, params: dict, fails: bool) -> Trial:
     state = TrialState.FAILED if fails else TrialState.COMPLETED
     return Trial(
@@ -54,29 +51,13 @@ def failing(number: int, params: dict, fails: bool) -> Trial:
     )
 
 
-def test_a_candidate_below_the_demand_is_worth_nothing():
-    space, goals = Space(Float("x", 0.0, 1.0)), [Goal("loss")]
-    x = np.linspace(0.02, 0.98, 12)
-    trials = [failing(i, {"x": float(a)}, a > 0.8) for i, a in enumerate(x)]
-    posterior = Surrogates(space, goals, (), 0).fit(TrialReader(space, goals, [])(trials))
-    known, unit = Acquisition(posterior, demanded=0.7), np.linspace(0.1, 0.9, 33)[:, None]
-    probability = posterior.failures.log_probability(unit).exp()
-    term = known.against(unit)
-    safe = probability >= 0.7
-    assert 0 < int(safe.sum()) < 33
-    torch.testing.assert_close(term[safe], probability[safe].log())
-    assert term[probability < 0.65].max() < -100
-    undemanding = Acquisition(posterior).against(unit)
-    torch.testing.assert_close(undemanding, probability.log())
-
-
 def test_few_trials_fail_although_the_best_lies_at_the_edge():
     space = Space(Float("x", 0.0, 1.0), Float("y", 0.0, 1.0))
     suggester, history = BayesSuggester(space, [Goal("loss")]), []
-    for i in range(40):
+    for i in range(30):
         (params,) = suggester.suggest(history, [])
         history.append(failing(i, params, fails=params["x"] + params["y"] > 0.8))
-    assert sum(t.failure is not None for t in history) <= 8
+    assert sum(t.failure is not None for t in history) <= 6
     assert min(t.metrics.get("loss", 0.0) for t in history) < -0.75
 
 
@@ -101,10 +82,9 @@ def bayes(**budget: Any) -> Suggester:
     return BayesSuggester(SPACE, parse_goals("minimize loss"), context=context)
 
 
-@pytest.mark.parametrize("count", [6, 16])
-def test_with_a_budget_of_time_cheaper_trials_come_first(count: int) -> None:
+def test_with_a_budget_of_time_cheaper_trials_come_first() -> None:
     limited, unlimited = (
-        np.mean([math.log(p["size"]) for p in suggester.suggest(timed(100.0), [], count)])  # type: ignore[arg-type]
+        np.mean([math.log(p["size"]) for p in suggester.suggest(timed(100.0), [], 6)])  # type: ignore[arg-type]
         for suggester in (bayes(time=1000.0), bayes(trials=100))
     )
     assert limited < unlimited - 0.5
@@ -160,7 +140,6 @@ def fitted(X: torch.Tensor, Y: torch.Tensor) -> SingleTaskGP:
 @pytest.mark.parametrize(
     ("goals", "options"),
     [
-        (1, {"acquisition": lambda model, X, Y: LogExpectedImprovement(model, Y.max())}),
         (1, {"acquisition": lambda model, X, Y: qLogNoisyExpectedImprovement(model, X)}),
         (1, {"model": fitted}),
         (
@@ -174,7 +153,10 @@ def fitted(X: torch.Tensor, Y: torch.Tensor) -> SingleTaskGP:
             2,
             {
                 "acquisition": lambda model, X, Y: qLogNoisyExpectedHypervolumeImprovement(
-                    model, Y.min(0).values - 0.1, X
+                    model,
+                    Y.min(0).values - 0.1,
+                    X,
+                    get_sampler(model.posterior(X), torch.Size([16])),
                 )
             },
         ),
@@ -183,7 +165,8 @@ def fitted(X: torch.Tensor, Y: torch.Tensor) -> SingleTaskGP:
 def test_models_and_acquisitions_of_botorch_are_taken(goals: int, options: dict[str, Any]) -> None:
     names = [Goal("loss"), Goal("size")][:goals]
     suggester = BayesSuggester(MIXED, names, seed=0, **options)
-    history, waiting = mixed(14), Trial(14, {"x": 0.3, "y": 0.5, "c": "b"}, TrialState.RUNNING)
+    history = mixed(14 if goals == 1 else 6)  # the front's acquisition is slow
+    waiting = Trial(14, {"x": 0.3, "y": 0.5, "c": "b"}, TrialState.RUNNING)
     for found in suggester.suggest(history, [waiting], 3 - goals):
         assert MIXED.legal(found)
         assert found["c"] == "b" or goals == 2

@@ -57,12 +57,11 @@ def test_many_at_once_are_new_legal_good_and_far_from_each_other(pending: int, c
         assert np.median(distances.min(1)) > 0.005
 
 
-@pytest.mark.parametrize("known", [0, 6])
-def test_the_users_prior_counts_in_a_batch(known: int) -> None:
+def test_the_users_prior_counts_in_a_batch() -> None:
     def distance(prior: dict) -> float:
         context = SearchContext(Domain(SPACE), prior)
         suggester = BayesSuggester(SPACE, [Goal("loss")], context=context)
-        found = suggester.suggest(trials(known, 0), [], 16)
+        found = suggester.suggest(trials(6, 0), [], 16)
         return float(np.mean([abs(params["x"] - 0.8) for params in found]))
 
     assert distance({"x": {"at": 0.8, "spread": 0.05}}) < 0.7 * distance({})

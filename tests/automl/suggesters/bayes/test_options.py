@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from automl.core.goals import Goal
 from automl.core.trial import Trial, TrialState
@@ -55,20 +54,6 @@ def test_an_option_of_which_all_trials_failed_is_tried_until_it_is_hopeless():
     assert chosen(SPACE, [*history(2), trial(24, params(0.5, "c"))], 30) is None
     without = [t for t in history(2) if t.failure is None]
     assert chosen(SPACE, without, 24) is None, "where nothing fails nothing forbids it"
-
-
-@pytest.mark.parametrize("ordered", [False, True])
-def test_options_of_ordered_and_binary_choices_are_left_to_the_surrogate(ordered):
-    space = Space(
-        Choice("patch", [4, 8, 16], ordered=ordered),
-        Choice("fast", [False, True]),
-        Float("x", 0.0, 1.0),
-    )
-    tried = [{"patch": [8, 16][i % 2], "fast": False, "x": 0.01 * i} for i in range(23)]
-    trials = [Trial(i, p, TrialState.COMPLETED, {"loss": p["x"]}) for i, p in enumerate(tried)]
-    failed = {"patch": 4, "fast": True, "x": 0.5}
-    trials.append(Trial(23, failed, TrialState.FAILED, failure="crashed"))
-    assert chosen(space, trials, 24) == (None if ordered else 4)
 
 
 def test_only_the_option_changes_in_a_successful_configuration():

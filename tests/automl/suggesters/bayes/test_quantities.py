@@ -28,7 +28,7 @@ def test_measured_memory_predicts_failures():
     test = space.sample(np.random.default_rng(100), 200)
     fits = np.array([needs(params) < 2e8 for params in test])
     right = []
-    for seed in range(6):
+    for seed in range(3):
         history = []
         for i, params in enumerate(space.sample(np.random.default_rng(seed), 24)):
             peak = needs(params)
