@@ -209,7 +209,7 @@ class CommandAttempt:
         table = Path(self._folder, self._braces.replaced(text) or "") if text else None
         goals = self._assignment.goals or tuple(filter(None, [goal]))
         self._reports = Reports(collector, self._files, REPORTS, patterns, goal, goals, table)
-        self._files.replace(CONFIG, json.dumps(dict(self._assignment.params)).encode())
+        self._files.file(CONFIG).write_text(json.dumps(dict(self._assignment.params)))
         arguments = self._braces.fill(self._command.arguments)
         if self._command.in_trial:
             arguments = [with_absolute_path(one, self._command.folder) for one in arguments]
@@ -310,9 +310,9 @@ class CommandAttempt:
         context = self._context
         is_stopped = self._request is not None and (self._terminated or status == 0)
         self._request = self._request if is_stopped else None
-        context.accept_stop(self._request)
+        context.stop = self._request
         if self._request is StopRequest.PAUSE and not (context.files / CHECKPOINTS).names():
-            context.accept_stop(StopRequest.STOP)
+            context.stop = StopRequest.STOP
             context.message = (
                 "stopped instead of paused, because the command has left nothing in "
                 "AUTOML_CHECKPOINT_DIR: it could only begin anew"
