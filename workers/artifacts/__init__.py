@@ -210,39 +210,34 @@ class Copies:
             self._files.rm(f"{self._root}/{name}")
 
 
-class SweepArtifacts:
-    """The artifacts of a sweep. Its methods raise UsageError if the location does not answer.
+def location_of(sweep: str, trial: int) -> str:
+    """The location of a trial's copies in that of its sweep."""
+    return f"{sweep}/trials/{trial}"
 
-    Args:
-        location: of all sweeps, from `read_location`.
-        folder: the name of the sweep's own folder there.
+
+def fetch(location: str, target: Path) -> bool:
+    """Write the files of a trial's newest copy into a folder; returns whether there is one.
+
+    Raises:
+        UsageError: the location does not answer, or the copy is damaged.
     """
+    with _explained(f"{location} cannot be read"):
+        copies = Copies(location)
+        found = copies.found()
+        for newest in found[:1]:
+            copies.restore(newest, Folder(target))
+    return bool(found)
 
-    def __init__(self, location: str, folder: str) -> None:
-        self.location = f"{location}/{folder}"
 
-    def trial(self, number: int) -> str:
-        """The location of a trial's copies."""
-        return f"{self.location}/trials/{number}"
-
-    def fetch(self, number: int, target: Path) -> bool:
-        """Write the files of a trial's newest copy into a folder; returns whether there is one."""
-        with _explained(f"{self.location} cannot be read"):
-            copies = Copies(self.trial(number))
-            found = copies.found()
-            for newest in found[:1]:
-                copies.restore(newest, Folder(target))
-        return bool(found)
-
-    def forget_checkpoints(self, number: int) -> None:
-        """Remove the checkpoints of a trial; other files that it has written stay."""
-        copies = Copies(self.trial(number))
-        for found in copies.found()[:1]:
-            files = copies.read(found).files
-            rest = {p: file for p, file in files.items() if p.split("/")[0] not in DISPOSABLE}
-            manifest = Manifest(found.attempt, found.number + 1, rest)
-            copies.write(manifest.name, manifest.to_json())
-            copies.tidy(manifest)
+def forget_checkpoints(location: str) -> None:
+    """Remove the checkpoints of a trial; other files that it has written stay."""
+    copies = Copies(location)
+    for found in copies.found()[:1]:
+        files = copies.read(found).files
+        rest = {p: file for p, file in files.items() if p.split("/")[0] not in DISPOSABLE}
+        manifest = Manifest(found.attempt, found.number + 1, rest)
+        copies.write(manifest.name, manifest.to_json())
+        copies.tidy(manifest)
 
 
 def check_writable(location: str) -> None:

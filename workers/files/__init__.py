@@ -110,14 +110,6 @@ class Folder:
             return sorted(path.name for path in self._way().iterdir())
         return []
 
-    def copy(self, name: str, target: Path) -> None:
-        """Copy a file or a folder into the folder `target`; links are copied as links."""
-        path = self.place(name)
-        if path.is_dir():
-            shutil.copytree(path, target / name, symlinks=True)
-        else:
-            shutil.copy(path, target / name, follow_symlinks=False)
-
     def remove(self) -> None:
         """Remove the folder with all it contains. A link in it is removed, not what it leads to."""
         with suppress(FileNotFoundError):
