@@ -323,7 +323,7 @@ class Mirror:
             return
         a = self._assignment
         self._folder.make()
-        with self._folder.open(MARK, "a+") as file:
+        with self._folder.file(MARK).open("a+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
             here = int(file.read() or 0)  # the last attempt whose files are on this machine

@@ -169,8 +169,8 @@ class CommandAttempt:
         self._assignment = a = context.assignment
         self._begun = self._moved = time.monotonic()
         self._resumed = context.resumed  # before this attempt writes anything
-        self._files = context.files / FOLDER / f"attempt-{a.attempt}-rank-{context.rank}"
-        (context.files / WORK).make()
+        self._files = context.assignment.files / FOLDER / f"attempt-{a.attempt}-rank-{context.rank}"
+        (context.assignment.files / WORK).make()
         self._facts = {
             "trial": str(context.number),
             "trial_dir": str(context.folder / WORK),
@@ -196,7 +196,7 @@ class CommandAttempt:
             folder.make()
         try:
             name = log_name(self._assignment.attempt, self._context.rank)
-            with logs.open(name, "ab", buffering=0) as self._log:
+            with logs.file(name).open("ab", buffering=0) as self._log:
                 return self._run()
         finally:
             with suppress(OSError, StoreError):
@@ -284,7 +284,7 @@ class CommandAttempt:
         if (request := self._context.stop_requested()) is not None:
             if self._request is None:
                 self._asked_at = now
-                self._files.open(STOP, "w").close()
+                self._files.file(STOP).touch()
             self._request = request
             late = now - self._asked_at - self._command.stop_grace
             if late > 0 and not self._terminated:
@@ -311,7 +311,10 @@ class CommandAttempt:
         is_stopped = self._request is not None and (self._terminated or status == 0)
         self._request = self._request if is_stopped else None
         context.stop = self._request
-        if self._request is StopRequest.PAUSE and not (context.files / CHECKPOINTS).names():
+        if (
+            self._request is StopRequest.PAUSE
+            and not (context.assignment.files / CHECKPOINTS).names()
+        ):
             context.stop = StopRequest.STOP
             context.message = (
                 "stopped instead of paused, because the command has left nothing in "

@@ -326,7 +326,7 @@ class Reports:
     def _read_file(self) -> bool:
         """Read on in the file; returns whether there was more."""
         chunk = b""
-        with suppress(FileNotFoundError), self._folder.open(self._name) as file:
+        with suppress(FileNotFoundError), self._folder.file(self._name).open("rb") as file:
             file.seek(self._num_bytes)
             chunk = file.read(MAX_BYTES)
         self._num_bytes += len(chunk)
