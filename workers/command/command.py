@@ -200,7 +200,9 @@ class CommandAttempt:
         return self._reports.result
 
     def _environment(self) -> dict[str, str]:
-        found = {
+        # If it runs elsewhere, `python -m` and imports find what is beside the program.
+        places = (self._command.folder if self._command.in_trial else "", os.getenv("PYTHONPATH"))
+        return {
             "PYTHONUNBUFFERED": "1",  # else reports come too late: Python keeps them until 8 kB
             **{name: text for name, text in os.environ.items() if name != "AUTOML_RESUME"},
             **{f"AUTOML_{name.upper()}": self._facts[name] for name in TOLD},
@@ -208,11 +210,8 @@ class CommandAttempt:
             "AUTOML_REPORTS": str(self._files.path / REPORTS),
             "AUTOML_STOP": str(self._files.path / STOP),
             **({"AUTOML_RESUME": "1"} if self._resumed else {}),
+            "PYTHONPATH": os.pathsep.join(filter(None, places)),
         }
-        if self._command.in_trial:  # `python -m` and imports find what is beside the program
-            places = [self._command.folder, found.get("PYTHONPATH", "")]
-            found["PYTHONPATH"] = os.pathsep.join(filter(None, places))
-        return found
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         """Take in output and reports, and pass requests on, until the command has ended."""

@@ -20,7 +20,7 @@ from search_spaces.validation import number_of
 from workers.files import Folder
 from workers.functions.numbers import numbers_of
 
-from .printed_metrics import COLOURS, STEPS, TYPE, VALUE
+from .printed_metrics import BEFORE, COLOURS, STEPS, VALUE
 
 CSV_FILE: Final = "file"  # among `reports`
 STEP: Final = "step"
@@ -227,11 +227,10 @@ def usual_patterns(goals: Iterable[str]) -> dict[str, str]:
 
     Letters may be small or capital. "loss" is not the end of another name, such as "train loss".
     """
-    found = {
-        name: rf"(?:^|[\d]|[^\w\s'\"])[\s'\"]*(?i:{re.escape(name)})[\s:='\"]+(?:{TYPE})?{VALUE}"
-        for name in goals
+    return {
+        **{name: f"{BEFORE}(?i:{re.escape(name)}){VALUE}" for name in goals},
+        STEP: rf"(?i)(?:^|[^\w])(?:{'|'.join(STEPS)})\W+(\d+)",
     }
-    return {**found, STEP: rf"(?i)(?:^|[^\w])(?:{'|'.join(STEPS)})\W+(\d+)"}
 
 
 def compile_pattern(name: str, text: str) -> Any:
