@@ -183,7 +183,7 @@ class CommandAttempt:
         self._reports = Reports(
             self._send, self._say, self._files, patterns, command.goal, goals, table
         )
-        self._files.replace(CONFIG, json.dumps(dict(a.params)).encode())
+        self._files.file(CONFIG).write_text(json.dumps(dict(a.params)))
         arguments = braces.fill(command.arguments)
         if command.in_trial:
             arguments = [with_absolute_path(one, command.folder) for one in arguments]
@@ -280,7 +280,7 @@ class CommandAttempt:
                 "stopped instead of paused, because the command has left nothing in "
                 "AUTOML_CHECKPOINT_DIR: it could only begin anew"
             )
-        context.accept_stop(request if is_stopped else None)
+        context.stop = request if is_stopped else None
         may_be_silent = is_stopped or self._resumed or context.rank > 0 or not goal
         if not may_be_silent and goal not in self._reports.metrics:
             raise self._nothing_reported()
