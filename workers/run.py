@@ -87,7 +87,11 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         typed["exception"] = type(error).__name__[:MAX_NAME]
         if not isinstance(error, StoreError):  # it names a link or a pipe in the trial's folder
             own = getattr(error, "shown_traceback", None)
-            shown = "".join(traceback.format_exception(error)) if own is None else own
+            frames = error.__traceback__
+            while frames is not None and frames.tb_frame.f_globals["__name__"] == __name__:
+                frames = frames.tb_next  # those of this file tell a reader nothing
+            whole = "".join(traceback.format_exception(type(error), error, frames))
+            shown = whole if own is None else own
             facts["traceback"] = shown[-MAX_TRACEBACK:]
             typed["raised_at"] = raised_at(facts["traceback"])
     finally:
