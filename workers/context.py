@@ -95,7 +95,6 @@ class Context(Suggesting):
         Raises:
             StoreError: a link or a pipe is in its place.
         """
-        _ = self.resumed  # asked before this attempt writes files
         (self.assignment.files / CHECKPOINTS).make()
         return self.folder / CHECKPOINTS
 
@@ -121,7 +120,6 @@ class Context(Suggesting):
         from .functions.saved_state import save_state
 
         if self.rank == 0:
-            _ = self.resumed  # asked before this attempt writes files
             if self.loop is not None:
                 whole = dict(state) if isinstance(state, Mapping) else {_ALONE: state}
                 state = {**whole, _LOOP: self.loop.state_dict()}
@@ -223,7 +221,6 @@ class Context(Suggesting):
         if not self.assignment.torchrun:
             yield
             return
-        _ = self.resumed  # before another rank of this attempt writes files
         variables = self._meeting.variables()
         before = {name: os.environ[name] for name in variables if name in os.environ}
         os.environ.update(variables)
