@@ -25,8 +25,8 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -221,11 +221,13 @@ def fetch(location: str, target: Path) -> bool:
     Raises:
         UsageError: the location does not answer, or the copy is damaged.
     """
-    with _explained(f"{location} cannot be read"):
+    try:
         copies = Copies(location)
         found = copies.found()
         for newest in found[:1]:
             copies.restore(newest, Folder(target))
+    except Exception as error:
+        raise UsageError(f"{location} cannot be read: {one_line(error)}") from error
     return bool(found)
 
 
@@ -242,26 +244,20 @@ def forget_checkpoints(location: str) -> None:
 
 def check_writable(location: str) -> None:
     """Write a small object to a location and remove it; raises UsageError if that fails."""
-    with _explained(
-        f"artifacts: {location} cannot be written from this machine. Check the name and the "
-        "credentials in the environment"
-    ):
+    try:
         copies = Copies(location)
         copies.write(".probe", b"automl")
         copies.remove(".probe")
+    except Exception as error:
+        raise UsageError(
+            f"artifacts: {location} cannot be written from this machine. Check the name and the "
+            f"credentials in the environment: {one_line(error)}"
+        ) from error
 
 
 def object_name(attempt: int, file: Mapping[str, Any]) -> str:
     """The name of a file's object below the location of its trial."""
     return f"{attempt:06d}/object-{file['sha256']}"
-
-
-@contextmanager
-def _explained(problem: str) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        raise UsageError(f"{problem}: {one_line(error)}") from error
 
 
 def _sum(data: Mapping[str, Any]) -> str:
