@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from search_spaces.errors import TrialFailure, UsageError, no_attribute
 
-from .files import Folder
 from .functions.numbers import explained, numbers_of
 from .functions.suggesting import Asking, Suggesting
 from .protocol import CHECKPOINTS, Asked, Assignment, Params, Report, StopRequest
@@ -88,11 +87,6 @@ class Context(Suggesting):
         return Path(self.assignment.folder)
 
     @property
-    def files(self) -> Folder:
-        """The same folder, to be opened without following links."""
-        return self.assignment.files
-
-    @property
     def checkpoint_dir(self) -> Path:
         """A folder for checkpoints; it exists, and outlives attempts and pauses.
 
@@ -101,14 +95,13 @@ class Context(Suggesting):
         Raises:
             StoreError: a link or a pipe is in its place.
         """
-        _ = self.resumed  # asked before this attempt writes files
-        (self.files / CHECKPOINTS).make()
+        (self.assignment.files / CHECKPOINTS).make()
         return self.folder / CHECKPOINTS
 
     @cached_property
     def resumed(self) -> bool:
         """Whether an earlier attempt at this trial has left files in `checkpoint_dir`."""
-        return self.assignment.resume and bool((self.files / CHECKPOINTS).names())
+        return self.assignment.resume and bool((self.assignment.files / CHECKPOINTS).names())
 
     def save(self, state: Any) -> None:
         """Save a state, such as `{"model": model.state_dict(), "epoch": 3}`, for `restore`.
@@ -127,11 +120,10 @@ class Context(Suggesting):
         from .functions.saved_state import save_state
 
         if self.rank == 0:
-            _ = self.resumed  # asked before this attempt writes files
             if self.loop is not None:
                 whole = dict(state) if isinstance(state, Mapping) else {_ALONE: state}
                 state = {**whole, _LOOP: self.loop.state_dict()}
-            save_state(self.files / CHECKPOINTS, state)
+            save_state(self.assignment.files / CHECKPOINTS, state)
             self.checkpointed()
 
     def restore(self) -> Any:
@@ -145,7 +137,7 @@ class Context(Suggesting):
         from .functions.saved_state import restore_state
 
         damaged: list[str] = []
-        state = restore_state(self.files / CHECKPOINTS, damaged)
+        state = restore_state(self.assignment.files / CHECKPOINTS, damaged)
         if damaged:
             self.details["damaged_checkpoints"] = damaged
         for path in damaged:
@@ -229,7 +221,6 @@ class Context(Suggesting):
         if not self.assignment.torchrun:
             yield
             return
-        _ = self.resumed  # before another rank of this attempt writes files
         variables = self._meeting.variables()
         before = {name: os.environ[name] for name in variables if name in os.environ}
         os.environ.update(variables)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from search_spaces.errors import UsageError
 
@@ -122,8 +122,3 @@ def to_onnx(model: nn.Module, inputs: tuple[torch.Tensor, ...], path: Path) -> d
             model, inputs, str(path), dynamo=True, dynamic_shapes=shapes, external_data=False
         )
     return {path.name: "the model as ONNX"}
-
-
-def write_lines(path: Path, lines: Any) -> None:
-    """Write a text file with one item a line."""
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -286,7 +286,7 @@ def open_log(assignment: Assignment, rank: int) -> IO[str]:
     logs = assignment.files / LOGS
     logs.make()
     name = log_name(assignment.attempt, rank)
-    return logs.open(name, "a+", buffering=1, encoding="utf-8", errors="replace")
+    return logs.file(name).open("a+", buffering=1, encoding="utf-8", errors="replace")
 
 
 def log_name(attempt: int, rank: int) -> str:

@@ -61,9 +61,10 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     mirror = Mirror(context)
     try:
         with _prepared_libraries(a.seed, a.threads, lambda torch: _set_up_gpu(context, torch)):
-            context.files.make()
+            context.assignment.files.make()
             with mirror:
-                context.files.check()
+                context.assignment.files.check()
+                _ = context.resumed  # asked before this attempt writes files
                 result = _run_measured(context, objective)
                 metrics = returned(result, a.goals)
                 if not getattr(objective, "checks_goals", False):

@@ -290,7 +290,7 @@ def logs(ledger: Ledger, sweep: str, trial: int, rank: int, attempt: int | None)
     name = log_name(attempt or last, rank)
     traceback = trials[trial].traceback if attempt in (None, last) else ""
     try:
-        with folder.open(name, "r", encoding="utf-8", errors="replace") as file:
+        with folder.file(name).open(encoding="utf-8", errors="replace") as file:
             for line in file:
                 click.echo(printable(_COLOURS.sub("", line), keep="\n\t"), nl=False)
     except FileNotFoundError as error:

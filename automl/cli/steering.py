@@ -260,8 +260,8 @@ def delete(ledger: Ledger, sweep: str, yes: bool) -> None:
         click.confirm(question, abort=True, err=True)
     ledger.delete(sweep)
     say(f"deleted {sweep}")
-    if elsewhere is not None:
-        say(f"its files at {elsewhere.location} stay: remove them there", err=True)
+    if elsewhere:
+        say(f"its files at {elsewhere} stay: remove them there", err=True)
 
 
 INSTRUCTIONS: Final = (

@@ -51,7 +51,7 @@ from automl.suggesters.user_prior import LIKE, check_prior
 from search_spaces import Space
 from search_spaces.change import Asks, changes, explains, joined, learned, parameter_of, same_kind
 from search_spaces.space import read_space
-from workers.artifacts import NONE, SweepArtifacts, check_writable
+from workers.artifacts import NONE, check_writable
 from workers.own_loop import mentions
 from workers.protocol import Asked, Metric
 
@@ -521,16 +521,16 @@ def check_store(location: str, *, whole: bool = False) -> list[str]:
     return []
 
 
-def artifacts_of(spec: SweepSpec) -> SweepArtifacts | None:
-    """The artifacts of a sweep; None if it keeps its files in its store."""
+def artifacts_of(spec: SweepSpec) -> str:
+    """The location of a sweep's artifacts; "" if it keeps its files in its store."""
     if spec.artifacts in ("", NONE) or not spec.artifacts_folder:
-        return None
+        return ""
     if not NAME.fullmatch(spec.artifacts_folder):
         raise UsageError(
             f"the ledger names {spec.artifacts_folder!r} as the sweep's folder of artifacts, which "
             "is not a valid name: the ledger was changed by somebody else"
         )
-    return SweepArtifacts(spec.artifacts, spec.artifacts_folder)
+    return f"{spec.artifacts}/{spec.artifacts_folder}"
 
 
 def check_repeated(stored: SweepSpec, given: str) -> None:

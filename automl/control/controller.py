@@ -17,7 +17,7 @@ from automl.errors import StoreError, StoreFailure, UsageError
 from automl.ledger import Hold, Ledger
 from automl.ledger.database import HeldError
 from automl.stopping.base import Stopper
-from workers.artifacts import SweepArtifacts
+from workers.artifacts import forget_checkpoints, location_of
 from workers.files import Folder
 from workers.protocol import DISPOSABLE, Asked, Event, Outcome, Report, StopRequest
 
@@ -200,19 +200,17 @@ class CheckpointCleanup:
     Args:
         spec: of the sweep.
         files: the sweep's folder.
-        artifacts: of the sweep; None if its trials keep their files in the store.
+        artifacts: location of the sweep's; "" if its trials keep their files in the store.
     """
 
-    def __init__(
-        self, spec: SweepSpec, files: Folder, artifacts: SweepArtifacts | None = None
-    ) -> None:
+    def __init__(self, spec: SweepSpec, files: Folder, artifacts: str = "") -> None:
         self._spec, self._files, self._artifacts = spec, files, artifacts
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="automl-artifacts")
         self._kept: set[int] = set()  # trials that have checkpoints, or may have some elsewhere
 
     def clean(self, changed: Trial, trials: Sequence[Trial]) -> None:
         """Clean up after an attempt of `changed`."""
-        if self._artifacts is not None or self._checkpoints(changed.number):
+        if self._artifacts or self._checkpoints(changed.number):
             self._kept.add(changed.number)
         over = {n for n in self._kept if trials[n].state in (TrialState.STOPPED, TrialState.FAILED)}
         if over:
@@ -237,8 +235,8 @@ class CheckpointCleanup:
         with contextlib.suppress(OSError, StoreError):
             for folder in self._checkpoints(number):
                 folder.remove()
-        if self._artifacts is not None:
-            self._thread.submit(self._artifacts.forget_checkpoints, number)
+        if self._artifacts:
+            self._thread.submit(forget_checkpoints, location_of(self._artifacts, number))
 
 
 NUM_STORED_SECONDS: Final = 20  # of the latest suggestions, in the status of each commit
@@ -353,7 +351,7 @@ def _wired(
     stopper = plugins.make_stopper(spec, can_pause=can_pause)
     files = ledger.files(spec.name)
     # A controller for a moment trains nothing, so it uses no location that the ledger names.
-    artifacts = None if brief else artifacts_of(spec)
+    artifacts = "" if brief else artifacts_of(spec)
     assigner = Assigner(spec, files, artifacts)
     # While agents hold trials, time passes without a controller.
     leases = (trial.lease.until for trial in hold.state.trials if trial.lease is not None)

@@ -17,7 +17,7 @@ from automl.stopping.base import Stopper
 from automl.suggesters.base import Suggester
 from automl.suggesters.domain import Domain, updated_limits
 from automl.suggesters.queue import SuggestionQueue
-from workers.artifacts import SweepArtifacts
+from workers.artifacts import location_of
 from workers.files import Folder
 from workers.protocol import Assignment, Limits
 
@@ -34,12 +34,12 @@ class Assigner:
     Args:
         spec: of the sweep.
         files: its folder.
-        artifacts: of the sweep; None if its trials keep their files in its folder.
+        artifacts: location of the sweep's; "" if its trials keep their files in its folder.
     """
 
     spec: SweepSpec
     files: Folder
-    artifacts: SweepArtifacts | None = None
+    artifacts: str = ""
 
     def slots(self, params: Mapping[str, Any]) -> int:
         """How many slots a configuration takes: one per rank."""
@@ -89,7 +89,7 @@ class Assigner:
             previous_seconds=trained_before(spec, trial) if resume else 0.0,
             goals=tuple(goal.metric for goal in spec.goals),
             constrained=tuple(constraint.metric for constraint in spec.constraints),
-            artifacts=self.artifacts.trial(trial.number) if self.artifacts else "",
+            artifacts=location_of(self.artifacts, trial.number) if self.artifacts else "",
             asked=asked,
             limits=Limits(min(within, default=None), timeout, spec.resources.memory),
         )

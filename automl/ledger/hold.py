@@ -38,7 +38,7 @@ STALE_SECONDS: Final = 60.0  # without a heartbeat: then a holder on another hos
 def locked(folder: Folder, name: str) -> IO[bytes] | None:
     """A file in a folder of the store, locked until it is closed; None if another has the lock."""
     folder.make()
-    file: IO[bytes] = folder.open(name, "ab")
+    file: IO[bytes] = folder.file(name).open("ab")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -271,7 +271,7 @@ def read_log(
     """
     folder = ledger.files(sweep) / "trials" / str(number) / LOGS
     try:
-        with folder.open(log_name(attempt, rank)) as file:
+        with folder.file(log_name(attempt, rank)).open("rb") as file:
             size = file.seek(0, 2)
             begin = max(size - MAX_LOG_BYTES, 0) if offset is None else min(max(offset, 0), size)
             file.seek(begin)

@@ -1,5 +1,6 @@
 """Exports a trained trial as a folder: weights, configuration, model card."""
 
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from automl.report.recommendation import (
     recommended,
 )
 from automl.report.record import Record, read_confirmation
-from workers.artifacts import NONE, read_location
+from workers.artifacts import NONE, fetch, location_of, read_location
 from workers.files import MANIFEST, Folder
 from workers.functions.saved_state import SAVED, newest_saved
 from workers.protocol import CHECKPOINTS, LOGS, WORK
@@ -118,7 +119,11 @@ def _of_objective(
             is_empty = name == WORK and not (source / WORK).names()
             if name not in left_out and not name.startswith(".") and not is_empty:
                 (target / place).mkdir(parents=True, exist_ok=True)
-                source.copy(name, target / place)
+                path = source.place(name)
+                if path.is_dir():
+                    shutil.copytree(path, target / place / name, symlinks=True)
+                else:
+                    shutil.copy(path, target / place / name, follow_symlinks=False)
                 files[str(Path(place, name))] = "written by the objective"
     card = "this card"
     if not any(path.is_file() for path in target.rglob("*")):
@@ -153,13 +158,13 @@ def files_of_trial(
     """
     spec = ledger.spec(sweep)
     here = ledger.files(sweep) / "trials" / str(number)
-    artifacts = None if read_location(given or "") == NONE else artifacts_of(spec)
-    if artifacts is None:
+    artifacts = "" if read_location(given or "") == NONE else artifacts_of(spec)
+    if not artifacts:
         yield here
         return
     check_repeated(spec, read_location(given or ""))
     with tempfile.TemporaryDirectory(prefix="automl-") as folder:
-        fetched = artifacts.fetch(number, Path(folder))
+        fetched = fetch(location_of(artifacts, number), Path(folder))
         yield Folder(folder) if fetched else here
 
 

@@ -25,8 +25,8 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -210,63 +210,54 @@ class Copies:
             self._files.rm(f"{self._root}/{name}")
 
 
-class SweepArtifacts:
-    """The artifacts of a sweep. Its methods raise UsageError if the location does not answer.
+def location_of(sweep: str, trial: int) -> str:
+    """The location of a trial's copies in that of its sweep."""
+    return f"{sweep}/trials/{trial}"
 
-    Args:
-        location: of all sweeps, from `read_location`.
-        folder: the name of the sweep's own folder there.
+
+def fetch(location: str, target: Path) -> bool:
+    """Write the files of a trial's newest copy into a folder; returns whether there is one.
+
+    Raises:
+        UsageError: the location does not answer, or the copy is damaged.
     """
+    try:
+        copies = Copies(location)
+        found = copies.found()
+        for newest in found[:1]:
+            copies.restore(newest, Folder(target))
+    except Exception as error:
+        raise UsageError(f"{location} cannot be read: {one_line(error)}") from error
+    return bool(found)
 
-    def __init__(self, location: str, folder: str) -> None:
-        self.location = f"{location}/{folder}"
 
-    def trial(self, number: int) -> str:
-        """The location of a trial's copies."""
-        return f"{self.location}/trials/{number}"
-
-    def fetch(self, number: int, target: Path) -> bool:
-        """Write the files of a trial's newest copy into a folder; returns whether there is one."""
-        with _explained(f"{self.location} cannot be read"):
-            copies = Copies(self.trial(number))
-            found = copies.found()
-            for newest in found[:1]:
-                copies.restore(newest, Folder(target))
-        return bool(found)
-
-    def forget_checkpoints(self, number: int) -> None:
-        """Remove the checkpoints of a trial; other files that it has written stay."""
-        copies = Copies(self.trial(number))
-        for found in copies.found()[:1]:
-            files = copies.read(found).files
-            rest = {p: file for p, file in files.items() if p.split("/")[0] not in DISPOSABLE}
-            manifest = Manifest(found.attempt, found.number + 1, rest)
-            copies.write(manifest.name, manifest.to_json())
-            copies.tidy(manifest)
+def forget_checkpoints(location: str) -> None:
+    """Remove the checkpoints of a trial; other files that it has written stay."""
+    copies = Copies(location)
+    for found in copies.found()[:1]:
+        files = copies.read(found).files
+        rest = {p: file for p, file in files.items() if p.split("/")[0] not in DISPOSABLE}
+        manifest = Manifest(found.attempt, found.number + 1, rest)
+        copies.write(manifest.name, manifest.to_json())
+        copies.tidy(manifest)
 
 
 def check_writable(location: str) -> None:
     """Write a small object to a location and remove it; raises UsageError if that fails."""
-    with _explained(
-        f"artifacts: {location} cannot be written from this machine. Check the name and the "
-        "credentials in the environment"
-    ):
+    try:
         copies = Copies(location)
         copies.write(".probe", b"automl")
         copies.remove(".probe")
+    except Exception as error:
+        raise UsageError(
+            f"artifacts: {location} cannot be written from this machine. Check the name and the "
+            f"credentials in the environment: {one_line(error)}"
+        ) from error
 
 
 def object_name(attempt: int, file: Mapping[str, Any]) -> str:
     """The name of a file's object below the location of its trial."""
     return f"{attempt:06d}/object-{file['sha256']}"
-
-
-@contextmanager
-def _explained(problem: str) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        raise UsageError(f"{problem}: {one_line(error)}") from error
 
 
 def _sum(data: Mapping[str, Any]) -> str:
@@ -328,7 +319,7 @@ class Mirror:
             return
         a = self._assignment
         self._folder.make()
-        with self._folder.open(MARK, "a+") as file:
+        with self._folder.file(MARK).open("a+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
             here = int(file.read() or 0)  # the last attempt whose files are on this machine

@@ -141,8 +141,8 @@ class CommandAttempt:
         self._assignment = a = context.assignment
         self._begun = self._moved = time.monotonic()
         self._resumed = context.resumed  # before this attempt writes anything
-        self._files = context.files / FOLDER / f"attempt-{a.attempt}-rank-{context.rank}"
-        (context.files / WORK).make()
+        self._files = a.files / FOLDER / f"attempt-{a.attempt}-rank-{context.rank}"
+        (a.files / WORK).make()
         self._facts = {
             "trial": str(context.number),
             "trial_dir": str(context.folder / WORK),
@@ -169,7 +169,7 @@ class CommandAttempt:
             folder.make()
         try:
             name = log_name(a.attempt, self._context.rank)
-            with logs.open(name, "ab", buffering=0) as self._log:
+            with logs.file(name).open("ab", buffering=0) as self._log:
                 return self._run(Braces(a.params, self._facts, self._command.flags))
         finally:
             with suppress(OSError, StoreError):
@@ -251,7 +251,7 @@ class CommandAttempt:
         now, request = time.monotonic(), self._context.stop_requested()
         if request is not None and self._request is None:
             self._asked_at = now
-            self._files.open(STOP, "w").close()
+            self._files.file(STOP).touch()
         self._request = request or self._request
         if self._signals and now - self._asked_at > self._signals[0][0]:
             _signal(process, self._signals.pop(0)[1])
@@ -274,7 +274,7 @@ class CommandAttempt:
             last = self._last_lines().rpartition(" | ")[2]
             raise failure_of(status, self._tails["stderr"], last, oom_killed=oom_killed)
         is_pause = is_stopped and request is StopRequest.PAUSE
-        if is_pause and not (context.files / CHECKPOINTS).names():
+        if is_pause and not (self._assignment.files / CHECKPOINTS).names():
             request = StopRequest.STOP
             context.message = (
                 "stopped instead of paused, because the command has left nothing in "

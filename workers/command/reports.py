@@ -98,7 +98,7 @@ class Reports:
 
     def look(self, *, last: bool = False) -> None:
         """Read what is new; `last` if the command has ended: lines without an end count too."""
-        with suppress(FileNotFoundError), self._files.open(REPORTS) as file:
+        with suppress(FileNotFoundError), self._files.file(REPORTS).open("rb") as file:
             file.seek(self._num_bytes)
             chunk = file.read()
             self._num_bytes += len(chunk)

@@ -17,7 +17,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
@@ -96,10 +96,6 @@ class Folder:
                 _refuse(path, mode)
         return path
 
-    def open(self, name: str, mode: str = "rb", **text: Any) -> IO[Any]:
-        """Open a regular file, as `open` does."""
-        return self.file(name).open(mode, **text)
-
     def make(self) -> None:
         """Make the folder, and those above it."""
         self._way().mkdir(parents=True, exist_ok=True)
@@ -109,14 +105,6 @@ class Folder:
         with suppress(FileNotFoundError):
             return sorted(path.name for path in self._way().iterdir())
         return []
-
-    def copy(self, name: str, target: Path) -> None:
-        """Copy a file or a folder into the folder `target`; links are copied as links."""
-        path = self.place(name)
-        if path.is_dir():
-            shutil.copytree(path, target / name, symlinks=True)
-        else:
-            shutil.copy(path, target / name, follow_symlinks=False)
 
     def remove(self) -> None:
         """Remove the folder with all it contains. A link in it is removed, not what it leads to."""
@@ -222,7 +210,7 @@ def code_of(array: Any) -> str:
     return _CODES[str(array.dtype).removeprefix("torch.")]
 
 
-def write_arrays(file: IO[bytes], arrays: Mapping[str, Any]) -> None:
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
     """Write arrays of NumPy and tensors of torch, by name, as a safetensors file."""
     header = {}
     end = 0
@@ -233,10 +221,11 @@ def write_arrays(file: IO[bytes], arrays: Mapping[str, Any]) -> None:
         end += array.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    file.write(len(text).to_bytes(8, "little") + text)
-    for array in arrays.values():
-        if hasattr(array, "detach"):
-            import torch
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for array in arrays.values():
+            if hasattr(array, "detach"):
+                import torch
 
-            array = array.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
-        file.write(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)
+                array = array.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+            file.write(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)

@@ -42,8 +42,7 @@ def save_state(checkpoints: Folder, state: Any) -> None:
     tree = json.dumps(_packed(state, "", arrays))
     number = 1 + max((int(folder.parts[-1]) for folder in newest_first(saved)), default=0)
     with sealed(saved, number, {"format": FORMAT}) as draft:
-        with draft.open(_ARRAYS, "wb") as file:
-            write_arrays(file, arrays)
+        write_arrays(draft.file(_ARRAYS), arrays)
         draft.file(_TREE).write_text(tree)
 
 

@@ -76,8 +76,7 @@ def save(
     facts = {"format": FORMAT, "update": update, "progress": checkpoint.progress}
     with sealed(root, update, facts, keep=keep, wait=wait) as draft:
         for name, tensors in zip(_FILES, checkpoint.flat(), strict=True):
-            with draft.open(name, "wb") as file:
-                write_arrays(file, tensors)
+            write_arrays(draft.file(name), tensors)
     return root.path / f"{update:08d}"
 
 

@@ -153,7 +153,9 @@ class Trainer:
         if loaders is None:
             loaders = int(self.device.type == "cuda" and self.context.assignment.threads > 1)
         depth = PREFETCH.value(self.values) if loaders else 0
-        traced = profiling(self.settings.profile_updates, self.context.files, self.context.rank)
+        traced = profiling(
+            self.settings.profile_updates, self.context.assignment.files, self.context.rank
+        )
         with ahead(source, self.device, depth) as ready, traced as trace_step:
             item: Item | None = None
             while True:

@@ -126,8 +126,6 @@ class GraphEmbedding(DeclarativeWorkload):
         """Write vectors of entities and relations, and their names."""
         from safetensors.torch import load_file, save_file
 
-        from workers.export import write_lines
-
         from .partitions import Partitioning
         from .tables import load_checkpoint, read_entities
 
@@ -141,8 +139,8 @@ class GraphEmbedding(DeclarativeWorkload):
         entities = read_entities(path, partitioning, self.option("dimension"))
         relations = load_file(path / "relations.safetensors")["relations"]
         save_file({"entities": entities, "relations": relations}, target / "model.safetensors")
-        write_lines(target / "entities.txt", graph.entities)
-        write_lines(target / "relations.txt", graph.relations)
+        (target / "entities.txt").write_text("\n".join(graph.entities) + "\n")
+        (target / "relations.txt").write_text("\n".join(graph.relations) + "\n")
         return {
             "model.safetensors": "vectors of entities and relations, reciprocal relations last",
             "entities.txt": "names of the entities, in the order of their vectors",

@@ -161,8 +161,7 @@ def save_checkpoint(
     with sealed(root, number, {"format": FORMAT, "progress": progress}, wait=wait) as draft:
         for table in sorted(work.glob("entities-*.f32")):
             draft.file(table.name).hardlink_to(table)
-        with draft.open(RELATIONS, "wb") as file:
-            write_arrays(file, relations)
+        write_arrays(draft.file(RELATIONS), relations)
 
 
 def load_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]] | None:

@@ -124,9 +124,7 @@ class ImageClassification(Classifier):
 
     def export(self, trial: Path, target: Path) -> Mapping[str, str]:
         """Write the weights, the model as ONNX, and the names of the classes, one per line."""
-        from workers.export import write_lines
-
-        write_lines(target / "classes.txt", self.dataset().classes)
+        (target / "classes.txt").write_text("\n".join(self.dataset().classes) + "\n")
         return {
             **super().export(trial, target),
             "classes.txt": "the classes, in the order of the logits",

@@ -117,10 +117,8 @@ class Sentiment(Classifier):
 
         The ONNX model takes reviews of the full length.
         """
-        from workers.export import write_lines
-
         words = self.dataset().vocabulary[: int(self.option("vocabulary"))]
-        write_lines(target / "vocabulary.txt", words)
+        (target / "vocabulary.txt").write_text("\n".join(words) + "\n")
         params = {**self.params, "batching": "padded"}
         padded = Sentiment(params, self.data, self.fixed, seed=self.seed)
         files = super(Sentiment, padded).export(trial, target)
