@@ -165,7 +165,7 @@ class PreparedLoop:
         self.values = values
         self.device = torch.device(context.device)
         self.precision = Precision(PRECISION.value(values), self.device)
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision.name == "fp16")
+        self.scaler = self.precision.scaler
         self.kept: dict[str, Any] = {"scaler": self.scaler}
         self.accumulation = int(ACCUMULATION.value(values))
         self._stack = ExitStack()

@@ -318,14 +318,13 @@ class Trainer:
         if self.context.rank:
             return
         found = {kind: self.workload.canonical(tensors) for kind, tensors in state.items()}
-        scaler = self.precision.scaler
         progress = {
             "position": self.position,
             "updates": self.updates,
             "skipped": self.skipped,
             "seconds": self.seconds,
             "window": {**vars(self.window), "begun": self.seconds - self.window.begun},
-            "scaler": scaler.state() if scaler else None,
+            "scaler": self.precision.scaler.state_dict() or None,
             "metrics": {key: value for key, value in self.metrics.items() if math.isfinite(value)},
             "workload": self.workload.name,
             "params": dict(self.context.params),
@@ -361,8 +360,8 @@ class Trainer:
         self.saved = (self.seconds, self.updates)
         begun = self.seconds - progress["window"]["begun"]
         self.window = Window(**{**progress["window"], "begun": begun})
-        if self.precision.scaler and progress["scaler"]:
-            self.precision.scaler.load(progress["scaler"])
+        if scaled := self.precision.scaler.state_dict():
+            self.precision.scaler.load_state_dict(scaled | (progress["scaler"] or {}))
 
     def _state_bytes(self, parameter: torch.Tensor) -> int:
         values = self.optimizer.state.get(parameter, {}).values()
