@@ -301,11 +301,12 @@ class AutocastOfCuda(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if getattr(func, "__name__", "") in _FP32_NAMES and torch.is_autocast_enabled("cpu"):
-            args, kwargs = tree_map_only(Tensor, _in_fp32, (args, kwargs))
+            args, kwargs = tree_map_only(Tensor, in_fp32, (args, kwargs))
         return func(*args, **kwargs)
 
 
-def _in_fp32(tensor: Tensor) -> Tensor:
+def in_fp32(tensor: Tensor) -> Tensor:
+    """A tensor of half precision in fp32; others as they are."""
     return tensor.float() if tensor.dtype in HALF.values() else tensor
 
 

@@ -49,7 +49,6 @@ from .setup import build_model, compiles_by_shape, switches
 
 Item = tuple[tuple[int, int], BatchShare]  # the epoch, the index in it, and what a rank computes
 _TRIM_UPDATES = 16
-_POLL_SECONDS = 0.2
 
 
 def train(workload: Trainable, context: Context) -> dict[str, float]:
@@ -368,9 +367,8 @@ class Trainer:
         return sum(nbytes(value) for value in values if isinstance(value, torch.Tensor))
 
     def close(self, failed: bool) -> None:
-        """Add counts and memory to the details of the outcome, and free the strategy."""
+        """Add the memory to the details of the outcome, and free the strategy."""
         parameters = self.strategy.parameters()
-        self.context.details["skipped_updates"] = self.skipped
         self.context.details["state_bytes"] = {
             "parameters": sum(map(nbytes, parameters.values())),
             "optimizer": sum(map(self._state_bytes, parameters.values())),
@@ -507,13 +505,8 @@ def _whole_model(workload: Trainable, strategy: Strategy, *, evaluates: bool) ->
 def _evaluating(model: nn.Module, workload: Trainable, context: Context) -> Iterator[None]:
     """The model in eval mode, looking for a request to stop in each of its calls."""
 
-    asked = 0.0
-
     def poll(module: nn.Module, arguments: Any) -> None:
-        nonlocal asked
-        if time.monotonic() - asked > _POLL_SECONDS:
-            asked = time.monotonic()
-            context.check_stop()
+        context.check_stop()
 
     # A long evaluation keeps calling the model, its parts or its layers.
     layers = map(model.get_submodule, workload.plan(model).layers)
