@@ -65,11 +65,11 @@ class Context(Suggesting):
         self._over = False
         self.reported: set[str] = set()  # names of metrics
         self.failed_at: float | None = None  # by the clock of this machine
-        self.stop: StopRequest | None = None  # the request that ends this attempt
+        # The request that ends this attempt; None if it ends by itself after all.
+        self.stop: StopRequest | None = None
         self.checkpointed: Callable[[], None] = lambda: None  # call it after each checkpoint
         self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
         self.loop: Any = None  # workers.own_loop.prepare.PreparedLoop, once `prepare` was called
-        self.preparing: Any = None  # workers.own_loop.prepare.prepare, while `workers.run` runs
         self.loop_state: Any = None  # what `restore` has read of it
         a = self.assignment
         self.asking = Asking(a.asked, a.params, a.trial, a.seed, self._tell_asked)
@@ -191,7 +191,9 @@ class Context(Suggesting):
         Raises:
             UsageError: a setting cannot act on this model, optimizer or loader.
         """
-        return self.preparing(self, objects, options)
+        from .own_loop.prepare import prepare  # imports torch, which the caller has
+
+        return prepare(self, objects, options)
 
     def backward(self, loss: Any, weight: Any = None) -> None:
         """Add the gradients of a microbatch's loss, a scalar; call it after `prepare`.
@@ -255,10 +257,6 @@ class Context(Suggesting):
     def seed(self) -> int:
         """Seed of everything random in this trial; the same in each of its attempts."""
         return self.assignment.seed
-
-    def accept_stop(self, request: StopRequest | None) -> None:
-        """Let the attempt end by this request; None if it ends by itself after all."""
-        self.stop = request
 
     def check_stop(self) -> None:
         """Raise Stopped if the attempt was asked to stop; `stop` is then the request."""

@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from .workload import Trainable, Workload
 
 
-class NoCheckpoint(UsageError):
-    """A trial has no sound checkpoint, perhaps because it was deleted to save space."""
-
-
 def export(
     workload: Workload, trial: Path, target: Path, metrics: Mapping[str, float], found_by: str = ""
 ) -> dict[str, str]:
@@ -38,8 +34,7 @@ def export(
         Name of each file and its content.
 
     Raises:
-        UsageError: the target is not empty.
-        NoCheckpoint: the trial has no weights.
+        UsageError: the target is not empty, or the trial has no weights.
     """
     if target.exists() and any(target.iterdir()):
         raise UsageError(f"{target} is not empty; name a new folder to export to")
@@ -83,7 +78,7 @@ def export_trained(workload: Trainable, trial: Path, target: Path) -> dict[str, 
         Name of each file and its content.
 
     Raises:
-        NoCheckpoint: the trial has no sound checkpoint.
+        UsageError: the trial has no sound checkpoint.
     """
     from safetensors.torch import save_file
 
@@ -91,7 +86,7 @@ def export_trained(workload: Trainable, trial: Path, target: Path) -> dict[str, 
 
     found = checkpoint.load(trial)
     if found is None:
-        raise NoCheckpoint(f"{trial} has no checkpoint to export; train it first")
+        raise UsageError(f"{trial} has no checkpoint to export; train it first")
     model = workload.build_model()
     native = workload.native(found.model)
     model.load_state_dict(native, strict=False)  # tied tensors have only one of their names

@@ -255,7 +255,6 @@ class Outcome:
         pruned: the objective has stopped the trial by itself: it has no value.
         estimated_memory_bytes: of a rank, before the attempt; None if there was no estimate.
         memory_limit_bytes: that a rank could have used; None if it is not known.
-        artifact_bytes: of the trial's files at the location of the artifacts; 0 for none.
     """
 
     trial: int
@@ -277,7 +276,6 @@ class Outcome:
     pruned: bool = False
     estimated_memory_bytes: int | None = None
     memory_limit_bytes: int | None = None
-    artifact_bytes: int = 0
 
 
 Event = Started | Report | Asked | Outcome

@@ -56,7 +56,6 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     from .artifacts import ArtifactsUnreachable, Mirror
 
     begun, a = time.monotonic(), context.assignment
-    context.preparing = _prepare
     facts: dict[str, Any] = {}
     typed: dict[str, Any] = {}  # further fields of the outcome
     mirror = Mirror(context)
@@ -74,7 +73,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit and some errors of torch are no Exception
-        seconds = time.monotonic() - begun - mirror.seconds
+        seconds = time.monotonic() - begun
         metrics, ending = {}, Ending.FAILED
         failure, message = failure_of(error)
         if isinstance(error, ArtifactsUnreachable):  # the trial is not to blame
@@ -88,14 +87,16 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         typed["exception"] = type(error).__name__[:MAX_NAME]
         if not isinstance(error, StoreError):  # it names a link or a pipe in the trial's folder
             own = getattr(error, "shown_traceback", None)
-            shown = "".join(traceback.format_exception(error)) if own is None else own
+            frames = error.__traceback__
+            while frames is not None and frames.tb_frame.f_globals["__name__"] == __name__:
+                frames = frames.tb_next  # those of this file tell a reader nothing
+            whole = "".join(traceback.format_exception(type(error), error, frames))
+            shown = whole if own is None else own
             facts["traceback"] = shown[-MAX_TRACEBACK:]
             typed["raised_at"] = raised_at(facts["traceback"])
     finally:
         context.close()
         _leave_loop(context, failed=True)
-    seconds = time.monotonic() - begun - mirror.seconds
-    peak = _peak(context, objective)
     details = {str(key): _plain(value) for key, value in context.details.items()}
     return Outcome(
         a.trial,
@@ -104,13 +105,12 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         metrics,
         failure,
         "; ".join(filter(None, (message, mirror.message))),
-        seconds,
-        peak,
+        time.monotonic() - begun,
+        _peak(context, objective),
         details | facts,
         failed_at=context.failed_at,
         pruned=context.pruned,
         memory_limit_bytes=_room(context),
-        artifact_bytes=mirror.num_bytes,
         **typed,
     )
 
@@ -178,12 +178,6 @@ def _place_among_causes(outcome: Outcome) -> tuple[int, bool, float]:
     """
     at = math.inf if outcome.failed_at is None else outcome.failed_at
     return _CAUSES.index(outcome.failure or "crashed"), not outcome.worker_lost, at
-
-
-def _prepare(*arguments: Any) -> Any:
-    from .own_loop.prepare import prepare  # imports torch, which the caller has
-
-    return prepare(*arguments)
 
 
 def _leave_loop(context: Context, *, failed: bool) -> None:

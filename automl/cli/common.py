@@ -296,7 +296,6 @@ def load_trained(
         flags=flags_of(parameters),
     )
     command.check(parameters)
-    command.check_program()
     return command
 
 

@@ -32,7 +32,6 @@ from automl.workflows.export import moved_to
 from search_spaces.change import changes
 from search_spaces.validation import show
 from workers.artifacts import read_location
-from workers.command.command import EitherCommand
 from workers.command.printed_metrics import larger_is_better
 from workers.command.reports import compile_pattern
 
@@ -525,7 +524,7 @@ def ab(
         run = partial(
             sweeps.run,
             ledger=ledger,
-            objective=EitherCommand(commands),
+            objective=replace(commands[A], others=commands),
             dispatcher=dispatcher or "auto",
             ray_address=ray_address,
             resume=True,

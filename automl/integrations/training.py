@@ -22,7 +22,7 @@ def report(trial: Any, step: int, metrics: Mapping[str, Any], *, last: bool = Fa
     """
     goes_on = bool(trial.report(step=step, **{k: v for k, v in metrics.items() if k != "step"}))
     if last and not goes_on:
-        trial.accept_stop(None)
+        trial.stop = None
     return goes_on or last
 
 

@@ -372,7 +372,7 @@ def interrupted(
         time.sleep(0.05)
     for _ in range(signals):
         running.send_signal(signal.SIGINT)
-        time.sleep(0.1)
+        time.sleep(0.01)  # later ones may come after the sweep has ended
     out, err = running.communicate(timeout=60)
     return subprocess.CompletedProcess(command, running.returncode, out, err)
 

@@ -27,7 +27,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -88,56 +88,28 @@ class DamagedCopy(StoreError):
 
 
 @dataclass(frozen=True)
-class CopiedFile:
-    """A file of a copy: sha256 of its content and its bytes, or the target of a symbolic link."""
-
-    sha256: str = ""
-    size: int = 0
-    link: str = ""
-
-
-@dataclass(frozen=True)
 class Manifest:
     """A copy of a trial's folder.
 
     Args:
         attempt, number: which one it is; later ones are larger.
-        files: by their path in the folder, with slashes.
+        files: by their path in the folder, with slashes. The facts of each are the `sha256` of its
+            content and its `size` in bytes, or `link`, the target of a symbolic link.
     """
 
     attempt: int
     number: int
-    files: Mapping[str, CopiedFile] = field(default_factory=dict)
+    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """Of its object below the location."""
         return f"{self.attempt:06d}/manifest-{self.number:08d}.json"
 
-    @property
-    def objects(self) -> dict[str, int]:
-        """The bytes of its files' objects, by their name below the location."""
-        files = [file for file in self.files.values() if not file.link]
-        return {object_name(self.attempt, file): file.size for file in files}
-
     def to_json(self) -> bytes:
         """The manifest with a checksum of itself."""
-        data = asdict(self)
+        data = vars(self)
         return json.dumps({**data, "sha256": _sum(data)}, indent=1, sort_keys=True).encode()
-
-    @classmethod
-    def from_json(cls, content: bytes) -> Manifest:
-        """The inverse of `to_json`; raises ValueError or TypeError if it is damaged."""
-        data = json.loads(content)
-        sound = data.pop("sha256") == _sum(data)
-        files = {path: CopiedFile(**file) for path, file in data.pop("files").items()}
-        for path, file in files.items():
-            Folder("/", *path.split("/"))  # raises StoreError, a ValueError, for what is no name
-            kept = not path.startswith(".") and path.split("/")[0] not in NOT_KEPT
-            sound &= kept and bool(file.link or _HASH.fullmatch(file.sha256))
-        if not sound:
-            raise ValueError("its checksum or an entry is wrong")
-        return cls(files=files, **data)
 
 
 class Copies:
@@ -171,7 +143,15 @@ class Copies:
     def read(self, found: Manifest) -> Manifest:
         """A copy with its files; raises DamagedCopy if its manifest is damaged or missing."""
         try:
-            return Manifest.from_json(self._files.cat_file(f"{self._root}/{found.name}"))
+            data = json.loads(self._files.cat_file(f"{self._root}/{found.name}"))
+            sound = data.pop("sha256") == _sum(data)
+            for path, file in data["files"].items():
+                Folder("/", *path.split("/"))  # raises StoreError, a ValueError, for no name
+                kept = not path.startswith(".") and path.split("/")[0] not in NOT_KEPT
+                sound &= kept and bool(file["link"] or _HASH.fullmatch(file["sha256"]))
+            if not sound:
+                raise ValueError("its checksum or an entry is wrong")
+            return Manifest(**data)
         except (
             FileNotFoundError,
             ValueError,
@@ -194,14 +174,14 @@ class Copies:
             *parts, name = path.split("/")
             folder = Folder(target.root, *target.parts, *parts)
             folder.make()
-            if file.link:
-                folder.place(name).symlink_to(file.link)
+            if file["link"]:
+                folder.place(name).symlink_to(file["link"])
                 continue
             stored = object_name(found.attempt, file)
-            sized = sizes.get(stored) == file.size
+            sized = sizes.get(stored) == file["size"]
             if sized:  # else it may be endless
                 self._files.get_file(f"{self._root}/{stored}", str(folder.file(name)))
-            if not sized or sha256(folder.file(name)) != file.sha256:
+            if not sized or sha256(folder.file(name)) != file["sha256"]:
                 what = "its sha256 is wrong" + ("" if sized else ", as is its size")
                 problem = f"damaged: {what}" if stored in sizes else "missing"
                 raise DamagedCopy(f"{self.location}/{stored} ({path}) is {problem}")
@@ -217,7 +197,8 @@ class Copies:
 
     def tidy(self, *kept: Manifest) -> None:
         """Remove what these copies of one attempt do not need, of it and of earlier attempts."""
-        needed = {manifest.name for manifest in kept}.union(*(one.objects for one in kept))
+        files = [(one.attempt, file) for one in kept for file in one.files.values()]
+        needed = {*(one.name for one in kept), *(object_name(*file) for file in files)}
         for name in self.sizes().keys() - needed:
             match = _NAME.fullmatch(name)
             if match and int(match[1]) <= kept[-1].attempt:
@@ -275,9 +256,9 @@ def check_writable(location: str) -> None:
         copies.remove(".probe")
 
 
-def object_name(attempt: int, file: CopiedFile) -> str:
+def object_name(attempt: int, file: Mapping[str, Any]) -> str:
     """The name of a file's object below the location of its trial."""
-    return f"{attempt:06d}/object-{file.sha256}"
+    return f"{attempt:06d}/object-{file['sha256']}"
 
 
 @contextmanager
@@ -325,19 +306,16 @@ class Mirror:
 
     Attributes:
         message: what the outcome says about the files; "" for nothing.
-        seconds: how long the attempt has waited for its files.
-        num_bytes: of the files at the location.
     """
 
     def __init__(self, context: Context) -> None:
-        self.message, self.seconds, self.num_bytes = "", 0.0, 0
+        self.message, self._error = "", ""
         self._context, self._assignment = context, context.assignment
         self._location, self._folder = self._assignment.artifacts, self._assignment.files
         self._manifests: list[Manifest] = []  # of this attempt, at most two
         self._stored: Listing = {}  # the files as they are at the location
         self._wake, self._over = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
-        self._error = ""
 
     def __enter__(self) -> None:
         """Bring the files of earlier attempts to this machine, unless they are here.
@@ -348,7 +326,7 @@ class Mirror:
         """
         if not self._location:
             return
-        begun, a = time.monotonic(), self._assignment
+        a = self._assignment
         self._folder.make()
         with self._folder.open(MARK, "a+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -366,11 +344,10 @@ class Mirror:
             if self._context.rank == 0:
                 file.truncate(0)
                 file.write(str(a.attempt))
-        self.seconds += time.monotonic() - begun
-        if self._context.rank == 0:
-            self._context.checkpointed = self._wake.set
-            self._thread = threading.Thread(target=self._run, name="automl-artifacts", daemon=True)
-            self._thread.start()
+                self._context.checkpointed = self._wake.set
+                run = threading.Thread(target=self._run, name="automl-artifacts", daemon=True)
+                self._thread = run
+                run.start()
 
     def _restore_newer(self, file: IO[str], here: int) -> None:
         """Restore the newest whole copy, if it is of a later attempt than the files here."""
@@ -403,8 +380,6 @@ class Mirror:
         while self._thread.is_alive() and time.monotonic() - begun < 1.2 * FINISH_SECONDS:
             self._thread.join(1.0)
             self._context.stop_requested()  # shows that the attempt is alive
-        objects = {name: size for one in self._manifests for name, size in one.objects.items()}
-        self.num_bytes = sum(objects.values())
         if self._error or self._thread.is_alive():
             left = (
                 f"its newest files are on {socket.gethostname()} only, in {self._folder.path}: "
@@ -413,7 +388,6 @@ class Mirror:
             self.message = "; ".join(filter(None, (left, self.message)))
         elif self._context.world_size == 1:
             self._remove_files()
-        self.seconds += time.monotonic() - begun
 
     def _run(self) -> None:
         """Upload what is new until the attempt is over, then the last files."""
@@ -431,8 +405,9 @@ class Mirror:
 
     def _try_to_upload(self) -> bool:
         """Whether an upload succeeds; an error is written into the trial's log, once."""
+        text = ""
         try:
-            text = self._upload()
+            self._upload()
         except Exception as error:
             text = one_line(error)
         if text not in ("", self._error):
@@ -440,36 +415,30 @@ class Mirror:
         self._error = text
         return not text
 
-    def _upload(self) -> str:
-        """Write a copy of the folder as it is now, then forget the one before the last.
-
-        Returns:
-            Why there is no copy; "" if there is.
-        """
-        top, attempt = self._folder.path, self._assignment.attempt
+    def _upload(self) -> None:
+        """Write a copy of the folder as it is now, then forget the one before the last."""
+        top, attempt, copies = self._folder.path, self._assignment.attempt, Copies(self._location)
         now = listed(top)
         if now == self._stored:
-            return ""
-        copies = Copies(self._location)
+            return
         last: Mapping[str, Any] = self._manifests[-1].files if self._manifests else {}
         files = {}
         for path, facts in now.items():
             if path in last and self._stored[path] == facts:
                 files[path] = last[path]
             elif facts[2]:
-                files[path] = CopiedFile(link=facts[2])
+                files[path] = {"sha256": "", "size": 0, "link": facts[2]}
             else:
-                files[path] = CopiedFile(sha256(top / path), facts[0])
+                files[path] = {"sha256": sha256(top / path), "size": facts[0], "link": ""}
                 copies.put(object_name(attempt, files[path]), top / path)
         if not now.items() <= listed(top).items():
-            return f"{top} was written during the upload"
+            raise OSError(f"{top} was written during the upload")
         number = self._manifests[-1].number + 1 if self._manifests else 0
         manifest = Manifest(attempt, number, files)
         copies.write(manifest.name, manifest.to_json())
         self._manifests = [*self._manifests[-1:], manifest]
         self._stored = now
         copies.tidy(*self._manifests)
-        return ""
 
     def _remove_files(self) -> None:
         """Remove the files of this machine that are kept at the location."""
@@ -477,6 +446,6 @@ class Mirror:
             if name in (*NOT_KEPT, MARK):
                 continue
             try:
-                self._folder.unlink(name)
+                self._folder.place(name).unlink(missing_ok=True)
             except (IsADirectoryError, PermissionError):
                 (self._folder / name).remove()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import json
+import math
 import os
 import selectors
 import shutil
@@ -24,16 +25,16 @@ from workers.protocol import CHECKPOINTS, LOGS, WORK, Cause, StopRequest, log_na
 from workers.runtime.processes import oom_kills, signal_name
 
 from .arguments import Braces, check, with_absolute_path
-from .reports import CSV_FILE, Collector, Reports, compile_pattern
+from .reports import CSV_FILE, REPORTS, Reports
 
 if TYPE_CHECKING:
     from workers.context import Context
 
 SIDE: Final = "side"  # the parameter that chooses one of two commands
 FOLDER: Final = "command"  # in the trial's folder
-REPORTS: Final = "reports.jsonl"
 CONFIG: Final = "params.json"
 STOP: Final = "stop"
+TOLD: Final = ("trial", "trial_dir", "checkpoint_dir", "seed")  # facts in the environment
 LOOK: Final = 0.05  # seconds between two looks at files and at the request to stop
 EXIT: Final = 0.002  # seconds between two looks whether a program without output has ended
 KILL_GRACE: Final = 5.0  # seconds between SIGTERM and SIGKILL
@@ -59,6 +60,7 @@ class CommandObjective:
         stop_grace: seconds between a request to stop and SIGTERM.
         in_trial: run it in the folder of its trial instead.
         flags: parameters that are flags themselves (`arguments.flags_of`).
+        others: what runs instead of it, by value of the trial's parameter `side`.
     """
 
     checks_goals: ClassVar[bool] = True  # it says itself why the goal has no value
@@ -70,6 +72,7 @@ class CommandObjective:
     stop_grace: float = 10.0
     in_trial: bool = False
     flags: frozenset[str] = frozenset()
+    others: Mapping[str, CommandObjective] = field(default_factory=dict)
 
     def check(self, names: Collection[str]) -> None:
         """Check everything that can be checked before a trial runs.
@@ -78,21 +81,10 @@ class CommandObjective:
             names: of the parameters.
 
         Raises:
-            UsageError: an argument names no parameter, or a pattern is wrong.
+            UsageError: an argument names no parameter, or the program, or a script that it runs, is
+                not on this machine.
         """
-        check(self.arguments, names)
-        for metric, text in self.reports.items():
-            if metric == CSV_FILE:
-                check([text], names)
-            else:
-                compile_pattern(metric, text)
-
-    def check_program(self) -> None:
-        """Check that the program, and a script that it runs, are on this machine.
-
-        Raises:
-            UsageError: there is no such program or script.
-        """
+        check([*self.arguments, self.reports.get(CSV_FILE, "")], names)
         program, *others = self.arguments
         found = shutil.which(Path(self.folder, program) if "/" in program else program)
         said = "" if found or "{" in program else f"program {program!r} that can be run"
@@ -108,28 +100,8 @@ class CommandObjective:
         Raises:
             CommandFailed: the command has failed.
         """
-        return CommandAttempt(self, context).run()
-
-
-@dataclass(frozen=True)
-class EitherCommand:
-    """An objective that runs the command of the trial's parameter `side`.
-
-    Args:
-        commands: by value of the parameter.
-    """
-
-    checks_goals: ClassVar[bool] = CommandObjective.checks_goals
-
-    commands: Mapping[str, CommandObjective]
-
-    def __call__(self, context: Context) -> dict[str, float]:
-        """Run one attempt at a trial; returns its result.
-
-        Raises:
-            CommandFailed: the command has failed.
-        """
-        return self.commands[str(context.assignment.params[SIDE])](context)
+        command = self.others.get(str(context.params.get(SIDE)), self)
+        return CommandAttempt(command, context).run()
 
 
 class CommandFailed(TrialFailure):
@@ -179,11 +151,12 @@ class CommandAttempt:
             "config": str(self._files.path / CONFIG),
         }
         self._folder = self._facts["trial_dir"] if command.in_trial else command.folder
-        self._braces = Braces(a.params, self._facts, command.flags)
         self._tails = {"stdout": "", "stderr": ""}  # the end of each output
         self._request: StopRequest | None = None
-        self._asked_at = 0.0  # when the command was asked to stop
-        self._terminated = False
+        self._asked_at = math.inf  # when the command was asked to stop
+        grace = command.stop_grace
+        # By seconds after that; those that were sent are gone.
+        self._signals = [(grace, signal.SIGTERM), (grace + KILL_GRACE, signal.SIGKILL)]
 
     def run(self) -> dict[str, float]:
         """Run the command to its end; returns its result.
@@ -191,28 +164,29 @@ class CommandAttempt:
         Raises:
             CommandFailed: it has failed.
         """
-        logs = self._assignment.files / LOGS
+        a, logs = self._assignment, self._assignment.files / LOGS
         for folder in (logs, self._files):
             folder.make()
         try:
-            name = log_name(self._assignment.attempt, self._context.rank)
+            name = log_name(a.attempt, self._context.rank)
             with logs.open(name, "ab", buffering=0) as self._log:
-                return self._run()
+                return self._run(Braces(a.params, self._facts, self._command.flags))
         finally:
             with suppress(OSError, StoreError):
                 self._files.remove()
 
-    def _run(self) -> dict[str, float]:
-        collector = Collector(self._send, self._say)
-        patterns, goal = dict(self._command.reports), self._command.goal
-        text = patterns.pop(CSV_FILE, None)
-        table = Path(self._folder, self._braces.replaced(text) or "") if text else None
-        goals = self._assignment.goals or tuple(filter(None, [goal]))
-        self._reports = Reports(collector, self._files, REPORTS, patterns, goal, goals, table)
-        self._files.replace(CONFIG, json.dumps(dict(self._assignment.params)).encode())
-        arguments = self._braces.fill(self._command.arguments)
-        if self._command.in_trial:
-            arguments = [with_absolute_path(one, self._command.folder) for one in arguments]
+    def _run(self, braces: Braces) -> dict[str, float]:
+        command, a = self._command, self._assignment
+        patterns, goals = dict(command.reports), (*filter(None, [command.goal]), *a.goals)
+        file = patterns.pop(CSV_FILE, "")
+        table = Path(self._folder, braces.replaced(file) or "") if file else None
+        self._reports = Reports(
+            self._send, self._say, self._files, patterns, command.goal, goals, table
+        )
+        self._files.file(CONFIG).write_text(json.dumps(dict(a.params)))
+        arguments = braces.fill(command.arguments)
+        if command.in_trial:
+            arguments = [with_absolute_path(one, command.folder) for one in arguments]
         self._say(f"runs {json.dumps(arguments)}")
         kills = oom_kills()
         try:
@@ -223,27 +197,21 @@ class CommandAttempt:
             self._listen(process)
         self._reports.look(last=True)
         self._conclude(process.returncode, oom_killed=oom_kills() > kills)
-        is_asked = self._request is not None or self._resumed or self._context.rank > 0
-        if not is_asked and goal and goal not in collector.metrics:
-            raise self._nothing_reported(collector)
-        return collector.result
+        return self._reports.result
 
     def _environment(self) -> dict[str, str]:
-        found = {
+        # If it runs elsewhere, `python -m` and imports find what is beside the program.
+        places = (self._command.folder if self._command.in_trial else "", os.getenv("PYTHONPATH"))
+        return {
             "PYTHONUNBUFFERED": "1",  # else reports come too late: Python keeps them until 8 kB
-            **os.environ,
+            **{name: text for name, text in os.environ.items() if name != "AUTOML_RESUME"},
+            **{f"AUTOML_{name.upper()}": self._facts[name] for name in TOLD},
             "AUTOML_PARAMS": self._facts["config"],
             "AUTOML_REPORTS": str(self._files.path / REPORTS),
             "AUTOML_STOP": str(self._files.path / STOP),
+            **({"AUTOML_RESUME": "1"} if self._resumed else {}),
+            "PYTHONPATH": os.pathsep.join(filter(None, places)),
         }
-        for name in ("trial", "trial_dir", "checkpoint_dir", "seed"):
-            found[f"AUTOML_{name.upper()}"] = self._facts[name]
-        found.pop("AUTOML_RESUME", None)
-        found |= {"AUTOML_RESUME": "1"} if self._resumed else {}
-        if self._command.in_trial:  # `python -m` and imports find what is beside the program
-            places = [self._command.folder, found.get("PYTHONPATH", "")]
-            found["PYTHONPATH"] = os.pathsep.join(filter(None, places))
-        return found
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         """Take in output and reports, and pass requests on, until the command has ended."""
@@ -280,58 +248,55 @@ class CommandAttempt:
 
     def _supervise(self, process: subprocess.Popen[bytes]) -> None:
         """Pass a request to stop on; raises CommandFailed if a limit of the attempt is broken."""
-        now = time.monotonic()
-        if (request := self._context.stop_requested()) is not None:
-            if self._request is None:
-                self._asked_at = now
-                self._files.open(STOP, "w").close()
-            self._request = request
-            late = now - self._asked_at - self._command.stop_grace
-            if late > 0 and not self._terminated:
-                self._terminated = True
-                _signal(process, signal.SIGTERM)
-            if late > KILL_GRACE:
-                _signal(process, signal.SIGKILL)
-        limits, silent = self._assignment.limits, now - self._moved
-        if limits.timeout_seconds is not None and silent > limits.timeout_seconds:
+        now, request = time.monotonic(), self._context.stop_requested()
+        if request is not None and self._request is None:
+            self._asked_at = now
+            self._files.open(STOP, "w").close()
+        self._request = request or self._request
+        if self._signals and now - self._asked_at > self._signals[0][0]:
+            _signal(process, self._signals.pop(0)[1])
+        limit, silent = self._assignment.limits.timeout_seconds, now - self._moved
+        if limit is not None and silent > limit:
             raise CommandFailed("timeout", f"no report for {silent:.0f} s", self._tails["stderr"])
         self._context.check_memory()
 
     def _send(self, step: int, metrics: Mapping[str, float]) -> None:
         self._moved = time.monotonic()
-        seconds = self._moved - self._begun
-        if not self._resumed:  # what an earlier attempt has trained is lost
-            seconds -= self._assignment.previous_seconds
-        if self._context.rank == 0:
-            self._context.emit(step, metrics, seconds)
+        if self._context.rank == 0:  # what an earlier attempt has trained may be lost
+            lost = 0.0 if self._resumed else self._assignment.previous_seconds
+            self._context.emit(step, metrics, self._moved - self._begun - lost)
 
     def _conclude(self, status: int, *, oom_killed: bool) -> None:
         """Set the ending of the attempt; raises CommandFailed if it has failed."""
-        context = self._context
-        is_stopped = self._request is not None and (self._terminated or status == 0)
-        self._request = self._request if is_stopped else None
-        context.accept_stop(self._request)
-        if self._request is StopRequest.PAUSE and not (context.files / CHECKPOINTS).names():
-            context.accept_stop(StopRequest.STOP)
+        context, goal, request = self._context, self._command.goal, self._request
+        is_stopped = request is not None and (len(self._signals) < 2 or status == 0)
+        if status != 0 and not is_stopped:
+            last = self._last_lines().rpartition(" | ")[2]
+            raise failure_of(status, self._tails["stderr"], last, oom_killed=oom_killed)
+        is_pause = is_stopped and request is StopRequest.PAUSE
+        if is_pause and not (context.files / CHECKPOINTS).names():
+            request = StopRequest.STOP
             context.message = (
                 "stopped instead of paused, because the command has left nothing in "
                 "AUTOML_CHECKPOINT_DIR: it could only begin anew"
             )
-        if status != 0 and not is_stopped:
-            last = self._last_lines().rpartition(" | ")[2]
-            raise failure_of(status, self._tails["stderr"], last, oom_killed=oom_killed)
+        context.stop = request if is_stopped else None
+        may_be_silent = is_stopped or self._resumed or context.rank > 0 or not goal
+        if not may_be_silent and goal not in self._reports.metrics:
+            raise self._nothing_reported()
 
-    def _nothing_reported(self, collector: Collector) -> CommandFailed:
+    def _nothing_reported(self) -> CommandFailed:
         """The failure of a command that has ended well, but has not reported the goal's metric."""
         goal, patterns = self._command.goal, self._command.reports
-        found = ", ".join(sorted(collector.metrics)) or "none"
-        how = f"print '{goal} 0.5', write to AUTOML_REPORTS, or say by `reports` how it is printed "
-        how += f"({goal}: REGEX) or which CSV file has it (file: metrics.csv)"
-        if goal in patterns:
-            how = f"no line of its output matches {patterns[goal]!r}"
-        words = [f"the command reported no metric {goal!r}; these were reported: {found}", how]
-        words += [
-            *collector.complaints[:1],
+        found = ", ".join(sorted(self._reports.metrics)) or "none"
+        how = (
+            f"print '{goal} 0.5', write to AUTOML_REPORTS, or say by `reports` how it is printed "
+            f"({goal}: REGEX) or which CSV file has it (file: metrics.csv)"
+        )
+        words = [
+            f"the command reported no metric {goal!r}; these were reported: {found}",
+            f"no line of its output matches {patterns[goal]!r}" if goal in patterns else how,
+            *self._reports.complaints[:1],
             f"the last lines that it printed: {self._last_lines()}",
         ]
         return CommandFailed("missing_metric", "; ".join(words))

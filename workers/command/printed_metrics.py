@@ -7,9 +7,15 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 COLOURS: Final = r"\x1b\[[0-9;]*m"  # of a terminal
-# The group of a pattern: also 1,000.5, 1e3, nan, and NaN and -Infinity as in JSON. It takes
+_TYPE: Final = r"(?:np\.float\d+|tensor)\("  # before a number of NumPy or torch
+# Before a metric's name in a pattern: it is not the end of another metric's name.
+BEFORE: Final = r"(?:^|[\d]|[^\w\s'\"])[\s'\"]*"
+# After it, with the group: also 1,000.5, 1e3, nan, and NaN and -Infinity as in JSON. It takes
 # all of a number with a decimal comma, so that this is complained about and not half of it read.
-VALUE: Final = r"([-+]?(?i:\d+(?:[,_]\d+)+(?:\.\d*)?|[\d.]+(?:e[-+]?\d+)?|nan|inf(?:inity)?))"
+VALUE: Final = (
+    rf"[\s:='\"]+(?:{_TYPE})?"
+    r"([-+]?(?i:\d+(?:[,_]\d+)+(?:\.\d*)?|[\d.]+(?:e[-+]?\d+)?|nan|inf(?:inity)?))"
+)
 _MINIMIZE: Final = re.compile(
     "loss|rmse|mse|mae|rmsle|error|err|ppl|perplexity|nll|bpc|bpb|wer|cer|fid|logloss|merror|l1|l2"
 )
@@ -31,7 +37,6 @@ _NUMBER: Final = re.compile(
     r"|[-+]?\.\d+(?:e[-+]?\d+)?|[-+]?(?:nan|inf(?:inity)?))(?![\w.])",
     re.IGNORECASE,
 )
-TYPE: Final = r"(?:np\.float\d+|tensor)\("  # before a number of NumPy or torch
 _BORDER: Final = re.compile(r"[|,;\t\[\](){}]|\s-\s")  # between two pairs of a name and a number
 _BEFORE: Final = re.compile(r"^[^A-Za-z_]+")
 _WORD: Final = re.compile(r"[A-Za-z]+\d*")
@@ -97,7 +102,7 @@ def larger_is_better(name: str) -> bool | None:
 
 def _metric(between: str, before: str) -> PrintedMetric | None:
     """The metric of a number that follows a text, in a line that begins with `before`."""
-    text = _BORDER.split(re.sub(TYPE + "$", "", between))[-1]
+    text = _BORDER.split(re.sub(_TYPE + "$", "", between))[-1]
     label = _BEFORE.sub("", text.strip(" :='\""))  # of "Epoch 1/8: loss 0.5", "loss"
     words, maximize = _words(label), larger_is_better(label)
     own = next((word for word in words if word in _PARTS), "")
@@ -108,11 +113,10 @@ def _metric(between: str, before: str) -> PrintedMetric | None:
     pattern = r"\s+".join(map(re.escape, label.split()))
     if part and not own:
         pattern = rf"(?i:\b{part}\b).*{pattern}"
-    elif not own:  # not the end of another metric's name
-        pattern = rf"(?:^|[\d]|[^\w\s'\"])[\s'\"]*{pattern}"
-    pattern = rf"{pattern}[\s:='\"]+(?:{TYPE})?{VALUE}"
+    elif not own:
+        pattern = f"{BEFORE}{pattern}"
     name = f"{part}_{words[-1]}" if part else words[-1]
-    return PrintedMetric(name, maximize, pattern, "", part, "")
+    return PrintedMetric(name, maximize, f"{pattern}{VALUE}", "", part, "")
 
 
 def _words(label: str) -> list[str]:

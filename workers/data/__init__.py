@@ -165,10 +165,6 @@ _MULTI30K_FILES: Final = {
 }
 
 
-def _single(summary: str, use: str, url: str, sha256: str) -> PublicDataset:
-    return PublicDataset(summary, use, {url: sha256})
-
-
 def _graph(name: str, summary: str, train: str, valid: str, test: str) -> PublicDataset:
     url = (
         "https://raw.githubusercontent.com/TimDettmers/ConvE/"
@@ -182,23 +178,32 @@ def _graph(name: str, summary: str, train: str, valid: str, test: str) -> Public
 
 
 DATASETS: Final[Mapping[str, PublicDataset]] = {
-    "cifar10": _single(
+    "cifar10": PublicDataset(
         "CIFAR-10, binary version: 60,000 images in ten classes (170 MB)",
         "workload image_classification, data.name=cifar10",
-        "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-        "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+        {
+            "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz": (
+                "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
+            )
+        },
     ),
-    "imdb": _single(
+    "imdb": PublicDataset(
         "Large Movie Review Dataset 1.0: 50,000 labelled reviews (84 MB)",
         "workload sentiment, data.name=imdb",
-        "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
-        "c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe",
+        {
+            "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz": (
+                "c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe"
+            )
+        },
     ),
-    "resnet50": _single(
+    "resnet50": PublicDataset(
         "torchvision's weights of ResNet-50, ImageNet 1K version 1 (103 MB)",
         "workload feature_extraction, fixed.weights=DIR/resnet50-0676ba61.pth",
-        "https://download.pytorch.org/models/resnet50-0676ba61.pth",
-        "0676ba61b6795bbe1773cffd859882e5e297624d384b6993f7c9e683e722fb8a",
+        {
+            "https://download.pytorch.org/models/resnet50-0676ba61.pth": (
+                "0676ba61b6795bbe1773cffd859882e5e297624d384b6993f7c9e683e722fb8a"
+            )
+        },
     ),
     "fb15k-237": _graph(
         "FB15k-237",

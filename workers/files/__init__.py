@@ -100,15 +100,6 @@ class Folder:
         """Open a regular file, as `open` does."""
         return self.file(name).open(mode, **text)
 
-    def replace(self, name: str, content: bytes) -> None:
-        """Write a file; whoever reads it meanwhile, or after a crash, finds the old or the new."""
-        path = self.file(name)
-        draft = path.with_name(f".{name}.{os.getpid()}")
-        draft.unlink(missing_ok=True)  # a link of that name would lead out of the store
-        draft.write_bytes(content)
-        flush(draft)
-        draft.replace(path)
-
     def make(self) -> None:
         """Make the folder, and those above it."""
         self._way().mkdir(parents=True, exist_ok=True)
@@ -126,10 +117,6 @@ class Folder:
             shutil.copytree(path, target / name, symlinks=True)
         else:
             shutil.copy(path, target / name, follow_symlinks=False)
-
-    def unlink(self, name: str) -> None:
-        """Remove a file, or a link itself; do nothing if there is none."""
-        self.place(name).unlink(missing_ok=True)
 
     def remove(self) -> None:
         """Remove the folder with all it contains. A link in it is removed, not what it leads to."""

@@ -134,20 +134,17 @@ def returned(result: Any, goals: Sequence[str]) -> dict[str, float]:
 
 def what_to_return(goals: Sequence[str]) -> str:
     """How an objective says the values of its goals."""
-    goals = _own(goals)
-    some = ", ".join(f"{name!r}: {_variable(name)}" for name in goals) or "'loss': loss"
-    number = f"the number itself (return {_variable(goals[0])}) or " if len(goals) == 1 else ""
+    values = {name: name if name.isidentifier() else "value" for name in _own(goals)}
+    some = ", ".join(f"{name!r}: {value}" for name, value in values.items()) or "'loss': loss"
+    number = (
+        f"the number itself (return {', '.join(values.values())}) or " if len(values) == 1 else ""
+    )
     return f"Return {number}a dict with a number for each goal: return {{{some}}}"
 
 
 def _own(goals: Sequence[str]) -> Sequence[str]:
     """The goals without those that the controller measures by itself, if others are left."""
     return [name for name in goals if name not in LARGEST] or goals
-
-
-def _variable(metric: str) -> str:
-    """A name for the metric's value in Python."""
-    return metric if metric.isidentifier() else "value"
 
 
 class _Enough(BaseException):

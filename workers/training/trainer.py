@@ -160,7 +160,7 @@ class Trainer:
                     item = item or next(ready, None)
                     orders = self._orders(exhausted=item is None)
                 if stop := next((one for one in StopRequest if one in orders), None):
-                    self.context.accept_stop(stop)
+                    self.context.stop = stop
                     self._save(wait=False)
                     return self.metrics
                 finish = "finish" in orders
@@ -272,9 +272,9 @@ class Trainer:
                 "train_seconds": self.seconds,
             }
             if evaluated is None:  # a request counts only if it ended the evaluation early
-                self.context.accept_stop(self.context.stop_requested())
+                self.context.stop = self.context.stop_requested()
             else:
-                self.context.accept_stop(None)
+                self.context.stop = None
                 self.context.emit(self.updates, self.metrics, self.seconds - self.before)
         if evaluated is not None:
             self.window = Window(self.seconds)

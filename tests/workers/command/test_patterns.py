@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from search_spaces.errors import UsageError
 from workers.command.printed_metrics import printed_metrics
-from workers.command.reports import Collector, PatternReports, compile_pattern, usual_patterns
+from workers.command.reports import Reports, compile_pattern
+from workers.files import Folder
 
 LOSS = r"loss (\S+)"
 STEP = r"epoch (\d+)"
 
 
 class Heard:
-    """What a collector sent and said."""
+    """What a reader of reports sent and said."""
 
     def __init__(self) -> None:
         self.reports: list[tuple[int, dict[str, float]]] = []
         self.said: list[str] = []
-        self.collector = Collector(
-            lambda step, metrics: self.reports.append((step, dict(metrics))), self.said.append
-        )
+        self.reader = self.of({})
 
-    def feed(
-        self, *chunks: str | bytes, goal: str = "loss", may_count: bool = False, **patterns: str
-    ) -> Heard:
-        reports = PatternReports(patterns, goal, self.collector, may_count=may_count)
+    def of(self, patterns: dict[str, str], goal: str = "loss") -> Reports:
+        def send(step: int, metrics: Mapping[str, float]) -> None:
+            self.reports.append((step, dict(metrics)))
+
+        return Reports(send, self.said.append, Folder("/nowhere"), patterns, goal, [goal])
+
+    def feed(self, *chunks: str | bytes, goal: str = "loss", **patterns: str) -> Heard:
+        self.reader = self.of(patterns, goal)
         for chunk in chunks:
-            reports.feed(chunk.encode() if isinstance(chunk, str) else chunk)
-        reports.close()
+            self.reader.feed(chunk.encode() if isinstance(chunk, str) else chunk, "stdout")
+        self.reader.look(last=True)
         return self
 
 
@@ -62,7 +66,7 @@ def test_a_report_waits_for_every_metric_of_its_step() -> None:
 
 def test_without_a_step_each_value_of_the_goal_is_one() -> None:
     heard = Heard().feed("acc 1\nloss 3\nloss 2\nacc 5", loss=LOSS, acc=r"acc (\S+)")
-    sent = (heard.reports, heard.collector.result)
+    sent = (heard.reports, heard.reader.result)
     assert sent == ([(1, {"acc": 1, "loss": 3}), (2, {"loss": 2})], {"acc": 5})
 
 
@@ -108,7 +112,7 @@ def test_a_wrong_expression_is_one_clear_error(text: str, words: str) -> None:
 @pytest.mark.parametrize("step", [1.5, "1", True, None, 2**63])
 def test_a_step_is_a_whole_number(step: Any) -> None:
     heard = Heard()
-    heard.collector.report(step, {"loss": 1.0}, "here")
+    heard.reader.report({"step": step, "loss": 1.0}, "here")
     assert heard.reports == []
     assert heard.said[0].startswith("here: a step is a whole number, got")
 
@@ -124,7 +128,7 @@ def test_a_step_is_a_whole_number(step: Any) -> None:
     ],
 )
 def test_usual_lines_are_read(printed: str, reports: list[tuple[int, float]]) -> None:
-    heard = Heard().feed(printed, may_count=True, **usual_patterns(["loss"]))
+    heard = Heard().feed(printed)
     assert [(step, metrics["loss"]) for step, metrics in heard.reports] == reports
 
 

@@ -39,10 +39,7 @@ def test_a_folder_and_its_files_are_made_read_and_removed(tmp_path: Path) -> Non
         with folder.open("file", mode) as file:
             file.write(text)
     assert folder.file("file").read_bytes() == b"fourmore"
-    folder.replace("file", b"newer")
-    assert (folder.file("file").read_bytes(), folder.names()) == (b"newer", ["file"])
-    for _ in range(2):
-        folder.unlink("file")
+    assert folder.names() == ["file"]
     (folder / "c").make()
     for _ in range(2):
         folder.remove()
@@ -65,9 +62,7 @@ def test_a_link_in_place_of_a_folder_is_refused_at_any_depth(
         folder.check,
         lambda: folder.open("precious"),
         lambda: folder.open("precious", "w"),
-        lambda: folder.unlink("precious"),
         lambda: folder.copy("precious", store),
-        lambda: folder.replace("precious", b""),
     )
     for action in actions:
         with pytest.raises(StoreError, match=f"{place} is a symbolic link.*Remove it"):
@@ -81,9 +76,6 @@ def test_a_link_in_place_of_a_file_is_refused(store: Path, outside: Path, mode: 
         (folder.path / name).symlink_to(outside / target)
         with pytest.raises(StoreError, match=f"{name} is a symbolic link"):
             folder.open(name, mode)
-        folder.unlink(name)
-    (store / f".file.{os.getpid()}").symlink_to(outside / "precious")
-    Folder(store).replace("file", b"a draft replaces a link of its name")
 
 
 @pytest.mark.parametrize("mode", ["r", "w", "a"])
@@ -108,7 +100,6 @@ def test_a_name_that_leads_elsewhere_is_refused(store: Path, name: str) -> None:
     for action in (
         lambda: folder / name,
         lambda: folder.open(name),
-        lambda: folder.unlink(name),
     ):
         with pytest.raises(StoreError, match="is not a name"):
             action()

@@ -71,13 +71,13 @@ def alone(tmp_path_factory):
     results = run_all(folder, [{**COMMON, **base} for base in BASES], ranks=1)
     weights = [checkpoint.load(folder / str(index)).model for index in range(len(BASES))]
     return {
-        str(base): (result, found)
+        str(sorted(base.items())): (result, found)
         for base, result, found in zip(BASES, results, weights, strict=True)
     }
 
 
 def check(alone, base, result, folder, tolerance=1e-5):
-    reference, weights = alone[str(base)]
+    reference, weights = alone[str(sorted(base.items()))]
     assert result["failure"] is None, f"{result['message']}\n{result['traceback']}"
     found = checkpoint.load(folder).model
     assert result["train_loss"] == pytest.approx(reference["train_loss"], rel=tolerance)

@@ -22,7 +22,6 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from search_spaces.errors import DataError, TrialFailure
 from workers.context import Context, Stopped
 from workers.device.precision import matmul_precision
-from workers.files import Folder
 from workers.workloads.image_classification.data import load
 
 if TYPE_CHECKING:
@@ -267,12 +266,8 @@ def blocks(data: Mapping[str, Any], count: int, batch_size: int, size: int) -> I
 
 def measure(workload: FeatureExtraction, context: Context) -> dict[str, float]:
     """Time passes over all images, report after each, and compare with the plain model."""
-    file = context.folder / "progress.json"  # passes made before a pause, and their metrics
-    if not context.assignment.resume:
-        file.unlink(missing_ok=True)
-    progress: dict[str, Any] = {"passes": 0, "metrics": {}}
-    if file.exists():
-        progress = json.loads(file.read_text())
+    # Passes made before a pause, and their metrics.
+    progress = (context.restore() if context.resumed else None) or {"passes": 0, "metrics": {}}
     if workload.option("threads"):
         torch.set_num_threads(int(workload.option("threads")))
     precision = matmul_precision(
@@ -306,7 +301,7 @@ def _measure(workload: FeatureExtraction, context: Context, progress: dict[str, 
             "mean_cosine": float(similar.mean().nan_to_num(nan=-1.0)),
         }
         progress |= {"passes": number + 1, "metrics": metrics}
-        Folder(context.folder).replace("progress.json", json.dumps(progress).encode())
+        context.save(progress)
         if not torch.isfinite(features).all():
             raise TrialFailure("non_finite", "a feature is not finite")
         if not context.report(number + 1, **metrics):

@@ -126,14 +126,14 @@ class GraphEmbedding(DeclarativeWorkload):
         """Write vectors of entities and relations, and their names."""
         from safetensors.torch import load_file, save_file
 
-        from workers.export import NoCheckpoint, write_lines
+        from workers.export import write_lines
 
         from .partitions import Partitioning
         from .tables import load_checkpoint, read_entities
 
         found = load_checkpoint(trial)
         if found is None:
-            raise NoCheckpoint(f"{trial} has no checkpoint to export; train it first")
+            raise UsageError(f"{trial} has no checkpoint to export; train it first")
         path, graph = found[0], self.dataset()
         partitioning = Partitioning.random(
             len(graph.entities), self.option("partitions"), self.seed

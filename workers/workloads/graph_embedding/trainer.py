@@ -131,9 +131,8 @@ class EmbeddingTrainer:
                 ranked = self._ranked(self.graph.test)
                 progress.metrics |= {f"test_{key}": value for key, value in ranked.items()}
         except Stopped:
-            self.context.accept_stop(
-                self.context.stop or self.context.stop_requested() or StopRequest.INTERRUPT
-            )
+            asked = self.context.stop or self.context.stop_requested()
+            self.context.stop = asked or StopRequest.INTERRUPT
             self._save(wait=False)
             return progress.metrics
         self._save()

@@ -56,7 +56,7 @@ class Evaluation:
         texts = {"references": self.references, "hypotheses": self.hypotheses}
         for name, lines in texts.items():
             content = "".join(line + "\n" for line in lines).encode()
-            Folder(folder).replace(f"{name}.valid.txt", content)
+            Folder(folder).file(f"{name}.valid.txt").write_bytes(content)
 
 
 def evaluate_share(

@@ -20,7 +20,6 @@ from safetensors.torch import load_file, save_file
 
 from search_spaces.errors import DataError, UsageError
 from workers.device.peak_memory import allocate_by, keep_few_kernels
-from workers.export import NoCheckpoint
 from workers.training import checkpoint
 
 from . import attention_layouts
@@ -51,11 +50,11 @@ def export(workload: Translation, trial: Path, target: Path) -> Mapping[str, str
         Name and description of each file.
 
     Raises:
-        NoCheckpoint: the trial has no intact checkpoint.
+        UsageError: the trial has no intact checkpoint.
     """
     found = checkpoint.load(trial)
     if found is None:
-        raise NoCheckpoint(f"{trial} has no checkpoint to export; train it first")
+        raise UsageError(f"{trial} has no checkpoint to export; train it first")
     vocabulary = Vocabulary((trial / VOCABULARY).read_bytes())
     save_file(
         {name: tensor.contiguous() for name, tensor in found.model.items()}, target / _WEIGHTS

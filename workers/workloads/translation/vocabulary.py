@@ -6,6 +6,7 @@ words.
 
 import hashlib
 import io
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -132,7 +133,9 @@ def save(vocabulary: Vocabulary, path: Path) -> None:
     """Write the sentencepiece model; a reader sees the whole file or none."""
     folder = Folder(path.parent)
     folder.make()
-    folder.replace(path.name, vocabulary.proto)
+    draft = folder.file(f".{path.name}.{os.getpid()}")
+    draft.write_bytes(vocabulary.proto)
+    draft.replace(path)
 
 
 def keep(vocabulary: Vocabulary, path: Path, resumes: bool, *, writes: bool) -> None:
