@@ -67,9 +67,6 @@ TRANSLATION: list[dict[str, Any]] = [
     {"batch_tokens": 2048, "parallelism": "tensor"},
     {"batch_tokens": 1024, "parallelism": "tensor", "width": 512},
     {"batch_tokens": 2048, "parallelism": "tensor", "precision": "bf16"},
-    {"batch_tokens": 4096, "parallelism": "pipeline"},
-    {"batch_tokens": 4096, "parallelism": "pipeline", "schedule": "gpipe"},
-    {"batch_tokens": 8192, "parallelism": "pipeline", "schedule": "1f1b", "num_microbatches": 8},
     {"batch_tokens": 4096, "parallelism": "embedding_server", "tied_embeddings": False},
 ]
 IMAGES: list[dict[str, Any]] = [

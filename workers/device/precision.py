@@ -10,7 +10,7 @@ planned for the GPU. Code that computes in another way on a GPU asks `device_typ
 """
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, Final
@@ -38,58 +38,16 @@ _BY_MASK = {
 _SCALARS = {torch.bool: True, torch.float32: 1.0, torch.float64: 1.0}
 
 
-class LossScaler:
-    """Dynamic loss scaling for fp16 (Micikevicius et al. 2018, https://arxiv.org/abs/1710.03740).
-
-    The constants are those of `torch.amp.GradScaler`. That class finds an overflow in the gradients
-    of one rank. This one uses the global norm, so that ranks with different shards skip the same
-    updates. Its numbers lie on the device, so that the host does not wait for them.
-
-    Args:
-        device: where the loss is computed.
-        scale: the factor of the loss.
-        growth_interval: the scale is doubled after this many updates in a row without an overflow.
-
-    Attributes:
-        scale, streak: the factor and the number of these updates so far; scalars.
-    """
-
-    def __init__(
-        self,
-        device: torch.device | str = "cpu",
-        *,
-        scale: float = 65536.0,
-        growth_interval: int = 2000,
-    ) -> None:
-        self.growth_interval = growth_interval
-        self.scale = torch.tensor(scale, device=device)
-        self.streak = torch.tensor(0, device=device)
-
-    def update(self, finite: Tensor | bool) -> None:
-        """Halve the scale after an overflow, double it after `growth_interval` good updates."""
-        good = torch.as_tensor(finite, device=self.scale.device)
-        streak = torch.where(good, self.streak + 1, 0)
-        grows = streak == self.growth_interval
-        factor = torch.where(grows, 2.0, torch.where(good, 1.0, 0.5))
-        self.scale = (self.scale * factor).clamp(min=1.0)
-        self.streak = torch.where(grows, 0, streak)
-
-    def state(self) -> dict[str, float]:
-        """The state that a checkpoint keeps."""
-        return {"scale": float(self.scale), "streak": int(self.streak)}
-
-    def load(self, state: Mapping[str, float]) -> None:
-        """The inverse of `state`."""
-        self.scale = torch.full_like(self.scale, float(state["scale"]))
-        self.streak = torch.full_like(self.streak, int(state["streak"]))
-
-
 class Precision:
     """The number format of a model's forward pass on a device.
 
     Args:
         name: a value of option `precision`.
         device: of the model.
+
+    Attributes:
+        scaler: of the loss under fp16 (Micikevicius et al. 2018, https://arxiv.org/abs/1710.03740);
+            not enabled under other formats.
 
     Raises:
         UsageError: the name is unknown, or the device cannot compute in it.
@@ -103,12 +61,13 @@ class Precision:
             raise UsageError("tf32 needs an NVIDIA GPU of compute capability 8.0 or later")
         self.name = name
         self.device = device
-        self.scaler = LossScaler(device) if name == "fp16" else None
+        self.scaler = torch.amp.GradScaler(device.type, enabled=name == "fp16")
 
     @property
     def scale(self) -> float | Tensor:
         """The factor of the loss before backward, a number or a scalar."""
-        return self.scaler.scale if self.scaler else 1.0
+        one = torch.ones((), device=self.device)
+        return self.scaler.scale(one) if self.name == "fp16" else 1.0
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The context of the forward pass and the loss."""
@@ -342,11 +301,12 @@ class AutocastOfCuda(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if getattr(func, "__name__", "") in _FP32_NAMES and torch.is_autocast_enabled("cpu"):
-            args, kwargs = tree_map_only(Tensor, _in_fp32, (args, kwargs))
+            args, kwargs = tree_map_only(Tensor, in_fp32, (args, kwargs))
         return func(*args, **kwargs)
 
 
-def _in_fp32(tensor: Tensor) -> Tensor:
+def in_fp32(tensor: Tensor) -> Tensor:
+    """A tensor of half precision in fp32; others as they are."""
     return tensor.float() if tensor.dtype in HALF.values() else tensor
 
 

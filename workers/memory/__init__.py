@@ -1,8 +1,8 @@
 """Peak memory of a configuration before it is dispatched: two updates on fake tensors.
 
 Fake tensors have shapes and no memory. The estimate imitates one rank on the model itself: the
-strategy cuts the model (`Strategy.imitate`), a `pipeline` axis of its mesh leaves one stage, and a
-`shard` axis leaves the shards and the layers that are gathered at a time.
+strategy cuts the model (`Strategy.imitate`), and a `shard` axis of its mesh leaves the shards and
+the layers that are gathered at a time. Stages of a pipeline are not estimated.
 
 Memory beside the tensors is added. Its terms for CPUs were measured by
 benchmarks/training/memory.py. Those for GPUs are documented or guessed; benchmarks/training/gpu.py
@@ -20,19 +20,17 @@ import json
 import math
 import os
 import sys
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from itertools import islice
-from pkgutil import resolve_name
 from typing import Any, Final, TextIO
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from search_spaces.errors import UsageError
 from search_spaces.knobs.parallelism import PARALLELISM
 from search_spaces.knobs.table import ACCUMULATION, PRECISION, SPARSE_GRADIENTS
 from workers.data import Batch
@@ -41,7 +39,6 @@ from workers.device.precision import HALF, AutocastOfCuda, LiveStorages, Precisi
 from workers.failures import one_line
 from workers.parallel import STRATEGIES
 from workers.parallel.mesh import AXES, Mesh
-from workers.parallel.strategies import pipeline
 from workers.parallel.strategies.fsdp import RESHARD_AFTER_FORWARD
 from workers.training import Settings, options
 from workers.training.optimizers import build_optimizer, step
@@ -115,15 +112,16 @@ def estimate(workload: Trainable, num_ranks: int = 1, device: str = "cpu") -> Es
         device: "cpu", or "cuda" with or without an index.
 
     Raises:
-        UsageError: an option has no such value, or the strategy cannot run on this many ranks.
+        UsageError: an option has no such value, the strategy cannot run on this many ranks, or the
+            model is cut into stages.
     """
     on_cpu = device.startswith("cpu")
     values = options(workload)
     kind = STRATEGIES.get(PARALLELISM.value(values))
     mesh = Mesh(0, num_ranks, **kind.degrees(num_ranks, values))
-    rows = _rows(workload, values, mesh, on_cpu)
-    ranks = [_simulated(workload, values, mesh, rows, on_cpu, i) for i in range(mesh.pipeline)]
-    found = max(ranks, key=lambda one: one.peak_bytes)
+    if mesh.pipeline > 1:
+        raise UsageError("the memory of a pipeline's stages is not estimated")
+    found = _simulated(workload, values, mesh, _rows(workload, values, mesh, on_cpu), on_cpu)
     peak = found.peak_bytes
     if not on_cpu:
         return replace(found, device_bytes=gpu_bytes(peak, mesh))
@@ -140,8 +138,7 @@ def _rows(workload: Trainable, values: Mapping[str, Any], mesh: Mesh, on_cpu: bo
     if compiles_by_shape(values, "cpu" if on_cpu else "cuda"):
         batch = workload.bucketed(batch)
     share = math.ceil(len(next(iter(batch.values()))) / (mesh.data * mesh.shard))
-    if mesh.pipeline == 1:
-        share = math.ceil(share / ACCUMULATION.value(values))
+    share = math.ceil(share / ACCUMULATION.value(values))
     return {key: value[:share] for key, value in batch.items()}
 
 
@@ -151,9 +148,8 @@ def _simulated(
     mesh: Mesh,
     rows: Batch,
     on_cpu: bool,
-    place: int,
 ) -> Estimate:
-    """The estimate of a rank of the mesh, at this place of a pipeline."""
+    """The estimate of a rank of the mesh."""
     kind = STRATEGIES.get(PARALLELISM.value(values))
     # tf32 needs a GPU, and takes the memory of fp32.
     precision = Precision(PRECISION.value(values).replace("tf32", "fp32"), torch.device("cpu"))
@@ -173,9 +169,6 @@ def _simulated(
         plan = workload.plan(module)
         recompute(module, plan.layers, values)
         rest = kind.imitate(module, plan, mesh)
-        run: Any = partial(_computed, workload, precision, module, batch, parts)
-        if mesh.pipeline > 1:
-            module, run = _cut(workload, values, precision, module, mesh, batch, place)
         storages.restart()
         # Sparse gradients are counted as dense ones: fake tensors have no rows.
         dense = {**values, SPARSE_GRADIENTS.name: False}
@@ -188,7 +181,11 @@ def _simulated(
         for update in range(2):
             optimizer.zero_grad(set_to_none=True)
             with contributions.recording() if update == 0 else nullcontext():
-                run()
+                for _ in range(parts):
+                    with precision.autocast():
+                        loss = workload.loss(module, batch)
+                    (loss.float() / 2.0).backward()  # type: ignore[no-untyped-call]
+                    del loss
             for parameter, bucket in zip(module.parameters(), buckets, strict=False):
                 parameter.grad = bucket  # DDP's buckets hold gradients from the first update on
             step(optimizer)
@@ -227,74 +224,6 @@ def _simulated(
         dict(module.named_parameters()), lambda parameter: int(parameter.nbytes * ratio)
     )
     return Estimate(peak, sizes, table)
-
-
-def _computed(
-    workload: Trainable, precision: Precision, model: nn.Module, batch: Batch, parts: int
-) -> None:
-    """Forward and backward of a whole model."""
-    for _ in range(parts):
-        with precision.autocast():
-            loss = workload.loss(model, batch)
-        (loss.float() / 2.0).backward()  # type: ignore[no-untyped-call]
-        del loss
-
-
-def _cut(
-    workload: Trainable,
-    values: Mapping[str, Any],
-    precision: Precision,
-    model: nn.Module,
-    mesh: Mesh,
-    batch: Batch,
-    place: int,
-) -> tuple[nn.Module, Callable[[], None]]:
-    """The stages of a rank, and forward and backward of its microbatches in flight."""
-    schedule = pipeline.SCHEDULE.value(values)
-    indices = pipeline.stages_of(schedule, place, mesh.pipeline)
-    last = mesh.pipeline * len(indices) - 1
-    stages = resolve_name(str(workload.plan(model).stages))(model, last + 1)
-    total = len(next(iter(batch.values())))
-    count = min(int(pipeline.NUM_MICROBATCHES.value(values)), total)
-    in_flight = count  # at most, of ranks with two stages
-    if schedule == "1f1b" and count >= mesh.pipeline:
-        in_flight = min(count, mesh.pipeline - place)
-    rows = {key: value[: max(1, total // count)] for key, value in batch.items()}
-    shadows = [pipeline.shadow(stage) for stage in stages]
-    between = [
-        [x.shape for x in outputs]
-        for outputs in pipeline.boundaries(shadows, pipeline.shapes_of(rows, 1))
-    ]
-    shapes = [[], *between, []]  # that each stage receives, and behind it what it returns
-    own = {index: stages[index] for index in indices}
-    # Each schedule that the strategy keeps has buffers of its own.
-    kept: deque[Any] = deque(maxlen=pipeline.MAX_SCHEDULES * len(own))
-
-    def buffers(index: int, *, grad: bool) -> list[list[Tensor]]:
-        return [[torch.empty(s, requires_grad=grad) for s in shapes[index]] for _ in range(count)]
-
-    def run() -> None:
-        caches: list[deque[Any]] = []
-        for index, stage in own.items():
-            inputs, gradients = buffers(index, grad=True), buffers(index + 1, grad=False)
-            kept.append((inputs, gradients))
-            caches.append(deque())
-            for received, gradient in zip(inputs, gradients, strict=True):
-                if len(caches[-1]) == in_flight:
-                    torch.autograd.backward(*caches[-1].popleft())
-                with precision.autocast():
-                    output = stage(*received, **pipeline.named(stage, rows))
-                    if index == last:
-                        output = workload.criterion(output, rows)
-                results = tuple(x.float() for x in pipeline.as_tuple(output))
-                caches[-1].append((results, None if index == last else gradient))
-                del output, results
-        while caches:  # the last stage first
-            cache = caches.pop()
-            while cache:
-                torch.autograd.backward(*cache.popleft())
-
-    return nn.ModuleList(own.values()), run
 
 
 def _drop(parameter: Tensor) -> None:

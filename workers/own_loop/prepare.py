@@ -29,7 +29,7 @@ from search_spaces.knobs.parallelism import PARALLELISM
 from search_spaces.knobs.table import ACCUMULATION, PRECISION
 from search_spaces.plugins import nearest
 from workers.context import Context
-from workers.device.precision import HALF, Precision
+from workers.device.precision import HALF, Precision, in_fp32
 from workers.functions.numbers import numbers_of
 from workers.parallel import STRATEGIES
 from workers.parallel.base import Strategy
@@ -165,7 +165,7 @@ class PreparedLoop:
         self.values = values
         self.device = torch.device(context.device)
         self.precision = Precision(PRECISION.value(values), self.device)
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision.name == "fp16")
+        self.scaler = self.precision.scaler
         self.kept: dict[str, Any] = {"scaler": self.scaler}
         self.accumulation = int(ACCUMULATION.value(values))
         self._stack = ExitStack()
@@ -399,11 +399,7 @@ def _computed(precision: Precision, method: Any, *inputs: Any, **named: Any) -> 
     takes = any(isinstance(leaf, Tensor) for leaf in tree_leaves((inputs, named)))
     with precision.autocast():
         output = method(*inputs, **named)
-    return _apply_to_tensors(_widened, output) if takes and not inside else output
-
-
-def _widened(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.dtype in HALF.values() else tensor
+    return _apply_to_tensors(in_fp32, output) if takes and not inside else output
 
 
 def _clear(loop: PreparedLoop, clear: Callable[..., None], set_to_none: bool = True) -> None:

@@ -97,7 +97,7 @@ class Strategy(ABC):
     def imitate(cls, model: nn.Module, plan: ParallelPlan, mesh: Mesh) -> int:
         """Cut a model of fake tensors to the part of one rank, for the memory estimate.
 
-        The estimate itself imitates pipeline stages and the `shard` axis of the mesh.
+        The estimate itself imitates the `shard` axis of the mesh.
 
         Returns:
             Bytes of the parameters that are left whole in forward but sharded between updates.
@@ -275,11 +275,6 @@ class Strategy(ABC):
         """Among how many ranks (or groups of ranks) the rows of a batch are shared out."""
         return self.mesh.data * self.mesh.shard
 
-    @property
-    def batch_rank(self) -> int:
-        """The index of the share that this rank computes."""
-        return self.mesh.coordinate("data") * self.mesh.shard + self.mesh.coordinate("shard")
-
     def share_of(
         self, batch: Batch, accumulation: int = 1, *, bucketed: bool = False
     ) -> BatchShare:
@@ -288,7 +283,7 @@ class Strategy(ABC):
             self.workload,
             batch,
             count=self.batch_degree,
-            index=self.batch_rank,
+            index=self.mesh.coordinate("data") * self.mesh.shard + self.mesh.coordinate("shard"),
             accumulation=accumulation,
             bucketed=bucketed,
         )

@@ -5,6 +5,7 @@ and its numbers.
 import inspect
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -172,7 +173,7 @@ class ClippedStep:
     Args:
         strategy: computes the norm of the gradients of all ranks, and scales them.
         optimizer: takes the step; its parameters are those of the strategy on this rank.
-        precision: its scaler, if there is one, learns whether the gradients were finite.
+        precision: its scaler learns whether the gradients were finite.
         clip_norm: bound on the norm; 0 for none.
     """
 
@@ -194,9 +195,13 @@ class ClippedStep:
     def __call__(self) -> Tensor:
         """Clip and step; returns whether the gradients were finite, as a scalar."""
         scale, scaler = self.precision.scale, self.precision.scaler
-        norm = self.strategy.grad_norm() / scale
+        norm = self.strategy.grad_norm()
+        # The scaler looks at the norm of all ranks, so that they skip the same updates.
+        whole: Any = SimpleNamespace(param_groups=[{"params": [torch.empty_like(norm)]}])
+        whole.param_groups[0]["params"][0].grad = norm
+        scaler.unscale_(whole)
         finite = norm.isfinite()
-        if self.clip_norm or scaler:
+        if self.clip_norm or scaler.is_enabled():
             factor = torch.ones_like(norm, dtype=torch.float64)
             if self.clip_norm:
                 factor = (self.clip_norm / (norm.double() + 1e-6)).clamp(max=1.0)
@@ -206,8 +211,7 @@ class ClippedStep:
             step(self.optimizer, skipped=(~finite).float())
         elif finite:
             step(self.optimizer)
-        if scaler:
-            scaler.update(finite)
+        scaler.update()
         return finite
 
 

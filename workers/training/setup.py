@@ -9,11 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.utils.stateless import _reparametrize_module
-from torch.utils.checkpoint import (
-    CheckpointPolicy,
-    checkpoint,
-    create_selective_checkpoint_contexts,
-)
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs import KNOBS
@@ -39,19 +35,17 @@ NEEDS_BLOCKS = (
     "needs the blocks of the model: the members of a torch.nn.ModuleList or Sequential, or those "
     "that the plan of a workload names"
 )
-_MATRIX_PRODUCTS = frozenset(
-    {
-        torch.ops.aten.mm.default,
-        torch.ops.aten.addmm.default,
-        torch.ops.aten.bmm.default,
-        torch.ops.aten.baddbmm.default,
-        torch.ops.aten.convolution.default,
-        torch.ops.aten._scaled_dot_product_flash_attention.default,
-        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
-        torch.ops.aten._scaled_dot_product_efficient_attention.default,
-        torch.ops.aten._scaled_dot_product_cudnn_attention.default,
-    }
-)
+_MATRIX_PRODUCTS = [
+    torch.ops.aten.mm.default,
+    torch.ops.aten.addmm.default,
+    torch.ops.aten.bmm.default,
+    torch.ops.aten.baddbmm.default,
+    torch.ops.aten.convolution.default,
+    torch.ops.aten._scaled_dot_product_flash_attention.default,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
+    torch.ops.aten._scaled_dot_product_efficient_attention.default,
+    torch.ops.aten._scaled_dot_product_cudnn_attention.default,
+]
 
 
 @contextmanager
@@ -197,7 +191,8 @@ def recompute(model: nn.Module, layers: tuple[str, ...], values: Mapping[str, An
         raise UsageError(f"activation_checkpointing {mode} {NEEDS_BLOCKS}")
     options: dict[str, Any] = {"use_reentrant": False}
     if mode == "selective":
-        options["context_fn"] = functools.partial(create_selective_checkpoint_contexts, _policy)
+        saves = functools.partial(create_selective_checkpoint_contexts, _MATRIX_PRODUCTS)
+        options["context_fn"] = saves
     for name in layers[:: int(CHECKPOINT_EVERY.value(values))]:
         layer = model.get_submodule(name)
         layer.forward = functools.partial(_recomputed, layer, layer.forward, options)
@@ -221,8 +216,3 @@ def _recomputed(
             return forward(*args, **kwargs)
 
     return checkpoint(compute, *args, **options, **kwargs)
-
-
-def _policy(context: Any, operation: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
-    saved = operation in _MATRIX_PRODUCTS
-    return CheckpointPolicy.MUST_SAVE if saved else CheckpointPolicy.PREFER_RECOMPUTE

@@ -49,7 +49,6 @@ from .setup import build_model, compiles_by_shape, switches
 
 Item = tuple[tuple[int, int], BatchShare]  # the epoch, the index in it, and what a rank computes
 _TRIM_UPDATES = 16
-_POLL_SECONDS = 0.2
 
 
 def train(workload: Trainable, context: Context) -> dict[str, float]:
@@ -320,14 +319,13 @@ class Trainer:
         if self.context.rank:
             return
         found = {kind: self.workload.canonical(tensors) for kind, tensors in state.items()}
-        scaler = self.precision.scaler
         progress = {
             "position": self.position,
             "updates": self.updates,
             "skipped": self.skipped,
             "seconds": self.seconds,
             "window": {**vars(self.window), "begun": self.seconds - self.window.begun},
-            "scaler": scaler.state() if scaler else None,
+            "scaler": self.precision.scaler.state_dict() or None,
             "metrics": {key: value for key, value in self.metrics.items() if math.isfinite(value)},
             "workload": self.workload.name,
             "params": dict(self.context.params),
@@ -363,17 +361,16 @@ class Trainer:
         self.saved = (self.seconds, self.updates)
         begun = self.seconds - progress["window"]["begun"]
         self.window = Window(**{**progress["window"], "begun": begun})
-        if self.precision.scaler and progress["scaler"]:
-            self.precision.scaler.load(progress["scaler"])
+        if scaled := self.precision.scaler.state_dict():
+            self.precision.scaler.load_state_dict(scaled | (progress["scaler"] or {}))
 
     def _state_bytes(self, parameter: torch.Tensor) -> int:
         values = self.optimizer.state.get(parameter, {}).values()
         return sum(nbytes(value) for value in values if isinstance(value, torch.Tensor))
 
     def close(self, failed: bool) -> None:
-        """Add counts and memory to the details of the outcome, and free the strategy."""
+        """Add the memory to the details of the outcome, and free the strategy."""
         parameters = self.strategy.parameters()
-        self.context.details["skipped_updates"] = self.skipped
         self.context.details["state_bytes"] = {
             "parameters": sum(map(nbytes, parameters.values())),
             "optimizer": sum(map(self._state_bytes, parameters.values())),
@@ -510,13 +507,8 @@ def _whole_model(workload: Trainable, strategy: Strategy, *, evaluates: bool) ->
 def _evaluating(model: nn.Module, workload: Trainable, context: Context) -> Iterator[None]:
     """The model in eval mode, looking for a request to stop in each of its calls."""
 
-    asked = 0.0
-
     def poll(module: nn.Module, arguments: Any) -> None:
-        nonlocal asked
-        if time.monotonic() - asked > _POLL_SECONDS:
-            asked = time.monotonic()
-            context.check_stop()
+        context.check_stop()
 
     # A long evaluation keeps calling the model, its parts or its layers.
     layers = map(model.get_submodule, workload.plan(model).layers)

@@ -1,4 +1,4 @@
-"""Number formats, loss scaling, and what `torch.compile` does for the option `compile`."""
+"""Number formats, and what `torch.compile` does for the option `compile`."""
 
 from __future__ import annotations
 
@@ -10,19 +10,7 @@ from torch import nn
 from torch._dynamo.utils import counters
 
 from search_spaces.errors import UsageError
-from workers.device.precision import LossScaler, Precision, compile_module, matmul_precision
-
-
-def test_the_scale_follows_overflows():
-    scaler = LossScaler(scale=8.0, growth_interval=3)
-    scaler.update(False)
-    assert scaler.scale == 4.0
-    for _ in range(3):
-        scaler.update(True)
-    assert (scaler.scale, scaler.streak) == (8.0, 0)
-    again = LossScaler()
-    again.load(scaler.state())
-    assert again.scale == 8.0
+from workers.device.precision import Precision, compile_module, matmul_precision
 
 
 def test_tf32_needs_a_gpu():

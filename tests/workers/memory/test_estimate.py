@@ -48,14 +48,16 @@ def test_what_needs_less_is_estimated_at_less():
     assert plain > selective > layers
     assert of(rows=64, accumulation=4).peak_bytes < 0.6 * plain
     assert of(2, rows=64, parallelism="ddp").peak_bytes < plain
-    for strategy in ("fsdp", "tensor", "pipeline"):
+    for strategy in ("fsdp", "tensor"):
         parts = of(2, rows=64, parallelism=strategy).parts
         assert parts["optimizer"] < 0.75 * of().parts["optimizer"], strategy
 
 
-def test_tf32_takes_the_memory_of_fp32_in_a_pipeline_too():
-    fp32, tf32 = (of(2, parallelism="pipeline", precision=name) for name in ("fp32", "tf32"))
+def test_tf32_takes_the_memory_of_fp32_and_stages_are_not_estimated():
+    fp32, tf32 = (of(precision=name) for name in ("fp32", "tf32"))
     assert (tf32.peak_bytes, tf32.parts) == (fp32.peak_bytes, fp32.parts)
+    with pytest.raises(UsageError, match="pipeline"):
+        of(2, parallelism="pipeline")
 
 
 def translation(batch, length, words, device="cuda", **params):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from strategies import run_all
@@ -10,7 +12,6 @@ from toy import Toy
 
 from search_spaces.knobs.table import RECORDS_GRAPHS
 from workers.context import Context
-from workers.device.precision import LossScaler
 from workers.protocol import Assignment, StopRequest
 from workers.run import run
 from workers.training import checkpoint
@@ -82,9 +83,8 @@ def test_recomputed_layers_keep_less_for_backward(runner):
 
 
 def test_the_scale_of_the_loss_survives_a_pause(runner, monkeypatch):
-    monkeypatch.setattr(
-        "workers.device.precision.LossScaler", lambda device: LossScaler(device, growth_interval=2)
-    )
+    growing = partial(torch.amp.GradScaler, growth_interval=2)
+    monkeypatch.setattr("torch.amp.GradScaler", growing)
     calls = iter(range(1000))
     runner(
         precision="fp16",

@@ -38,8 +38,7 @@ def weights(values: dict[str, Any], rank: int, ranks: int, bad: int, left_out: b
     parameters = strategy.parameters()
     optimizer = build_optimizer(parameters, values)
     precision = Precision(values["precision"], CPU)
-    if precision.scaler is not None:
-        precision.scaler.scale.fill_(1024.0)
+    precision.scaler.load_state_dict({**precision.scaler.state_dict(), "scale": 1024.0})
     step = ClippedStep(strategy, optimizer, precision, 1.0)
     for update in range(UPDATES):
         if left_out and update == bad:

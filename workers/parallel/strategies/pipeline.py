@@ -96,7 +96,8 @@ class Pipeline(Strategy):
         self.num_stages = sum(map(len, own))
         split = resolve_name(str(self.workload.plan(model).stages))
         stages: list[nn.Module] = split(model, self.num_stages)
-        self.boundaries = lru_cache(None)(partial(boundaries, [shadow(stage) for stage in stages]))
+        shadows = [copy.deepcopy(stage).to("meta") for stage in stages]
+        self.boundaries = lru_cache(None)(partial(boundaries, shadows))
         self.schedules = lru_cache(MAX_SCHEDULES)(self._schedule_for)
         names = {id(p): name for name, p in model.named_parameters()}
         held = [{names[id(p)] for i in mine for p in stages[i].parameters()} for mine in own]
@@ -230,14 +231,6 @@ def fitting(schedule: str, count: int, degree: int) -> str:
     if schedule in ONE_STAGE:
         return schedule if count >= degree else "gpipe"
     return schedule if count >= degree and count % (count // degree) == 0 else "loopedbfs"
-
-
-def shadow(module: nn.Module) -> nn.Module:
-    """A copy on the meta device, which has shapes and no memory."""
-    tensors = [*module.parameters(), *module.buffers()]
-    memo: dict[int, Any] = {id(t): t.detach().to("meta") for t in tensors}
-    memo |= {id(p): nn.Parameter(memo[id(p)], p.requires_grad) for p in module.parameters()}
-    return copy.deepcopy(module, memo)
 
 
 def named(stage: nn.Module, batch: Batch) -> dict[str, Tensor]:
