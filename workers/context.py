@@ -69,6 +69,7 @@ class Context(Suggesting):
         self.checkpointed: Callable[[], None] = lambda: None  # call it after each checkpoint
         self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
         self.loop: Any = None  # workers.own_loop.prepare.PreparedLoop, once `prepare` was called
+        self.preparing: Any = None  # workers.own_loop.prepare.prepare, while `workers.run` runs
         self.loop_state: Any = None  # what `restore` has read of it
         a = self.assignment
         self.asking = Asking(a.asked, a.params, a.trial, a.seed, self._tell_asked)
@@ -183,9 +184,7 @@ class Context(Suggesting):
         Raises:
             UsageError: a setting cannot act on this model, optimizer or loader.
         """
-        from .own_loop.prepare import prepare  # imports torch, which the caller has
-
-        return prepare(self, objects, options)
+        return self.preparing(self, objects, options)
 
     def backward(self, loss: Any, weight: Any = None) -> None:
         """Add the gradients of a microbatch's loss, a scalar; call it after `prepare`.

@@ -56,6 +56,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     from .artifacts import ArtifactsUnreachable, Mirror
 
     begun, a = time.monotonic(), context.assignment
+    context.preparing = _prepare
     facts: dict[str, Any] = {}
     typed: dict[str, Any] = {}  # further fields of the outcome
     mirror = Mirror(context)
@@ -179,6 +180,12 @@ def _place_among_causes(outcome: Outcome) -> tuple[int, bool, float]:
     """
     at = math.inf if outcome.failed_at is None else outcome.failed_at
     return _CAUSES.index(outcome.failure or "crashed"), not outcome.worker_lost, at
+
+
+def _prepare(*arguments: Any) -> Any:
+    from .own_loop.prepare import prepare  # imports torch, which the caller has
+
+    return prepare(*arguments)
 
 
 def _leave_loop(context: Context, *, failed: bool) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from types import CodeType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -52,7 +53,6 @@ from search_spaces import Space
 from search_spaces.change import Asks, changes, explains, joined, learned, parameter_of, same_kind
 from search_spaces.space import read_space
 from workers.artifacts import NONE, check_writable
-from workers.own_loop import mentions
 from workers.protocol import Asked, Metric
 
 from .journal import Journal
@@ -454,7 +454,7 @@ def _check_objective(spec: SweepSpec, objective: Callable[[Any], Any] | None) ->
 
 def usual_stopper(objective: Callable[[Any], Any] | None, goals: Any) -> str:
     """The stopper if none is named: `median` for a function that asks `trial.should_prune()`."""
-    prunes = objective is not None and mentions(objective, "should_prune")
+    prunes = objective is not None and _mentions(objective, "should_prune")
     return "median" if prunes and len(parse_goals(goals)) == 1 else "none"
 
 
@@ -465,7 +465,25 @@ def goes_on(objective: Callable[[Any], Any] | None) -> bool:
     keep checkpoints. Otherwise its attribute `resumable` says so.
     """
     said = getattr(objective, "resumable", None)
-    return mentions(objective, *_GOES_ON) if said is None else bool(said)
+    return _mentions(objective, *_GOES_ON) if said is None else bool(said)
+
+
+def _mentions(objective: Any, *names: str) -> bool:
+    """Whether the code of a function, or of one of its module that it calls, names one of these."""
+    whole = objective.func if isinstance(objective, partial) else objective
+    function = getattr(whole, "__func__", whole)
+    if not hasattr(function, "__code__"):
+        function = vars(type(whole)).get("__call__")
+    module = getattr(function, "__globals__", {})
+    codes: list[Any] = [getattr(function, "__code__", None)]
+    said: set[Any] = set()
+    for code in codes:  # which are added
+        if isinstance(code, CodeType):
+            said.update(code.co_names, code.co_consts)
+            called: list[Any] = [module.get(name) for name in code.co_names]
+            own = [f.__code__ for f in called if getattr(f, "__globals__", None) is module]
+            codes += [one for one in (*code.co_consts, *own) if one not in codes]
+    return not said.isdisjoint(names)
 
 
 def _check_ranks(spec: SweepSpec, dispatcher: str) -> None:

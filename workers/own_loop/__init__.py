@@ -1,8 +1,6 @@
 """A training loop of the user's own under a trial's settings: `trial.prepare`, `automl.knobs`."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
-from types import CodeType
 from typing import Any, Final
 
 from search_spaces.errors import SpaceError, UsageError
@@ -110,22 +108,3 @@ def resolved(
             adjustments[name] = choices.get(name, list(SHARED_OUT))
         found |= {p.name: p for p in knob().resolve(detected(), adjustments).parameters}
     return {name: found[name] for name in wanted if name in found}
-
-
-def mentions(objective: Any, *names: str) -> bool:
-    """Whether the code of a function, or of one of its module that it calls, names one of these."""
-    while isinstance(objective, partial):
-        objective = objective.func
-    function = getattr(objective, "__func__", objective)
-    if not hasattr(function, "__code__"):
-        function = vars(type(objective)).get("__call__")
-    module = getattr(function, "__globals__", {})
-    codes: list[Any] = [getattr(function, "__code__", None)]
-    said: set[Any] = set()
-    for code in codes:  # which are added
-        if isinstance(code, CodeType):
-            said.update(code.co_names, code.co_consts)
-            called: list[Any] = [module.get(name) for name in code.co_names]
-            own = [f.__code__ for f in called if getattr(f, "__globals__", None) is module]
-            codes += [one for one in (*code.co_consts, *own) if one not in codes]
-    return not said.isdisjoint(names)
