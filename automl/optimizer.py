@@ -25,7 +25,7 @@ from .control.beginning import (
     with_earlier,
     with_known_space,
 )
-from .control.journal import Journal, ended
+from .control.outcomes import Journal, ended
 from .control.scheduler import seed_of
 from .core import Constraint, Goal, Snapshot, SweepSpec, Trial, TrialState, arguments
 from .core.arguments import WrongValue, check_name

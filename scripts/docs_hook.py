@@ -16,7 +16,7 @@ import click
 
 from automl.cli import COMMANDS, cli
 from automl.config.resolution import ENTRY_KEYS
-from automl.core.keys import Key
+from automl.core.key_kinds import Key
 from automl.core.spec import KEYS
 from search_spaces.knobs import KNOBS, Option
 

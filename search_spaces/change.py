@@ -13,7 +13,7 @@ from .parameters import (
     parameter_from_dict,
 )
 from .space import Space
-from .validation import check
+from .values import check
 
 MAX_VALUES: Final = 100  # of a number on which a condition may depend
 _NEW_SWEEP: Final = "begin a new sweep that learns from this one (prior=sweep:NAME)"

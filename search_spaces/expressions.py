@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import SpaceError
-from .validation import Value, check, show
+from .values import Value, check, show
 
 MAX_LENGTH: Final = 2000
 MAX_DEPTH: Final = 100

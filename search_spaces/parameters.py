@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from .errors import WORDS, SpaceError
 from .plugins import nearest
-from .validation import (
+from .values import (
     Params,
     Value,
     When,

@@ -18,7 +18,7 @@ from importlib import metadata, util
 from typing import Any, Generic, TypeVar, cast
 
 from .errors import UsageError, needs
-from .validation import show
+from .values import show
 
 T = TypeVar("T")
 

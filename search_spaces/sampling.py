@@ -17,7 +17,7 @@ import numpy as np
 
 from .expressions import Expression
 from .parameters import Choice, FloatArray, RawArray, reflected
-from .validation import Value, check
+from .values import Value, check
 
 Config = dict[str, Value]
 Space = Any  # of `space`, which imports this module

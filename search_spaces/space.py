@@ -14,7 +14,7 @@ from .expressions import BoolArray, Expression, column, quoted
 from .parameters import Choice, Float, FloatArray, Parameter, Params, Value, parameter_from_dict
 from .plugins import nearest
 from .sampling import Sampler, connected_parts, enumerate_legal, neighbours, repaired
-from .validation import check, identity, plain, show
+from .values import check, identity, plain, show
 
 Config = dict[str, Value]
 

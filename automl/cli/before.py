@@ -27,7 +27,7 @@ from automl.report.terminal import view
 from automl.workflows import slurm as job
 from automl.workflows.doctor import examine, shown
 from automl.workflows.speed import REPORTS, Measured, measured, prepare, settings_to_try
-from workers.command.printed_metrics import PrintedMetric, printed_metrics
+from workers.command.goal_proposals import PrintedMetric, printed_metrics
 from workers.data import DATASETS
 from workers.data import fetch as fetch_files
 from workers.functions.numbers import SpeedProbe

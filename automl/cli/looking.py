@@ -24,7 +24,7 @@ from automl.ledger import Ledger
 from automl.report.record import Confirmation, Record, read_confirmation
 from automl.report.summary import print_answer
 from automl.report.terminal import SweepView, console, view
-from workers.command.printed_metrics import COLOURS
+from workers.command.goal_proposals import COLOURS
 from workers.protocol import LOGS, log_name
 
 from . import NO_SUCCESS

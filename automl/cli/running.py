@@ -30,9 +30,9 @@ from automl.workflows.ab import A, B, PairedTest, compare, of_commands
 from automl.workflows.confirm import chosen, derived, missing, prepare
 from automl.workflows.export import moved_to
 from search_spaces.change import changes
-from search_spaces.validation import show
+from search_spaces.values import show
 from workers.artifacts import read_location
-from workers.command.printed_metrics import larger_is_better
+from workers.command.goal_proposals import larger_is_better
 from workers.command.reports import compile_pattern
 
 from . import FAILED, INTERRUPTED, NO_SUCCESS, SHOULD_STOP

@@ -15,7 +15,7 @@ from typing import Any, Final
 from automl.control.beginning import Plugins
 from automl.core import Constraint, Goal, Resources, SweepSpec, parse_constraints, parse_goals
 from automl.core.arguments import check_name
-from automl.core.keys import choose
+from automl.core.key_kinds import choose
 from automl.core.resources import (
     LIMITS,
     WorkerRange,
@@ -37,7 +37,7 @@ from search_spaces.hardware import Hardware, detect
 from search_spaces.knobs.base import DroppedValue
 from search_spaces.parameters import Parameter
 from search_spaces.plugins import nearest
-from search_spaces.validation import plain, show
+from search_spaces.values import plain, show
 from workers.command.arguments import unnamed
 from workers.command.reports import CSV_FILE, compile_pattern
 from workers.workload import Workload

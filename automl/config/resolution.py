@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from automl.core.arguments import WrongValue
-from automl.core.keys import FLAG, Key, Kind, listed, mapped, one_of, read_keys
+from automl.core.key_kinds import FLAG, Key, Kind, listed, mapped, one_of, read_keys
 from automl.errors import SpaceError, UsageError
 from search_spaces import Choice, Float, Int, Space
 from search_spaces.expressions import Expression, quoted
@@ -25,7 +25,7 @@ from search_spaces.knobs import KNOBS
 from search_spaces.knobs.base import ON_REQUEST, DroppedValue, nearest_choice
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
 from search_spaces.plugins import nearest
-from search_spaces.validation import among
+from search_spaces.values import among
 from workers.own_loop import resolved
 from workers.training import trainer_options
 from workers.workload import Trainable, Workload

@@ -18,7 +18,7 @@ from typing import Any, Final
 import yaml
 
 from automl.core.arguments import WrongValue
-from automl.core.keys import UnknownKey, WrongParts, errors_of, read_keys
+from automl.core.key_kinds import UnknownKey, WrongParts, errors_of, read_keys
 from automl.core.spec import KEYS
 from automl.errors import AutomlError, ConfigError, UsageError
 

@@ -16,8 +16,8 @@ from automl.core.arguments import NAME
 from automl.core.text import printable, shell_line
 from automl.errors import UsageError
 from search_spaces.space import read_space
-from search_spaces.validation import show
-from workers.command.printed_metrics import PrintedMetric
+from search_spaces.values import show
+from workers.command.goal_proposals import PrintedMetric
 
 from .source import WrittenConfig, plain_scalar
 

@@ -34,7 +34,7 @@ from automl.core import (
     slot_resources,
 )
 from automl.core.arguments import NAME, check_name
-from automl.core.keys import PluginChoice, choose, read_keys
+from automl.core.key_kinds import PluginChoice, choose, read_keys
 from automl.core.ranking import value
 from automl.core.text import shell_line
 from automl.dispatch import DISPATCHERS
@@ -55,8 +55,8 @@ from search_spaces.space import read_space
 from workers.artifacts import NONE, check_writable
 from workers.protocol import Asked, Metric
 
-from .journal import Journal
 from .machine import describe
+from .outcomes import Journal
 
 if TYPE_CHECKING:
     from automl.ledger import Ledger

@@ -22,8 +22,8 @@ from workers.files import Folder
 from workers.protocol import DISPOSABLE, Asked, Event, Outcome, Report, StopRequest
 
 from .beginning import Growth, Plugins, artifacts_of, with_artifacts, with_known_space
-from .journal import COMMIT_SECONDS, Journal, Shutdown, ended
 from .machine import MemoryGuard, StopSignals, lock_gpus, visible
+from .outcomes import COMMIT_SECONDS, Journal, Shutdown, ended
 from .scheduler import Assigner, Scheduler
 from .steering import Requests
 

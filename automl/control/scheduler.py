@@ -21,8 +21,8 @@ from workers.artifacts import location_of
 from workers.files import Folder
 from workers.protocol import Assignment, Limits
 
-from .journal import USED_UP, Journal, Shutdown, fail, reason_for_none, reason_of_time
 from .machine import MemoryGuard
+from .outcomes import USED_UP, Journal, Shutdown, fail, reason_for_none, reason_of_time
 
 TIMEOUT_SECONDS: Final = 900.0  # of a workload, if the spec sets no time-out
 

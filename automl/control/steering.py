@@ -26,7 +26,7 @@ from automl.errors import AutomlError, UsageError
 from workers.failures import bounded
 from workers.protocol import Ending, Outcome, Report, Started, StopRequest
 
-from .journal import Journal, Shutdown, ended
+from .outcomes import Journal, Shutdown, ended
 from .scheduler import Scheduler, trained_before
 
 LEASE_SECONDS: Final = 60.0  # if neither the agent nor `timeout` of the sweep says how long

@@ -10,7 +10,7 @@ from numbers import Integral, Real
 from typing import Any, Final, TypeVar, cast
 
 from automl.errors import TrialFailure, UsageError
-from search_spaces.validation import show
+from search_spaces.values import show
 from workers.functions.numbers import numbers_of
 
 MAX: Final = 2**63 - 1

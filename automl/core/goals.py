@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from automl.errors import UsageError
-from search_spaces.validation import show
+from search_spaces.values import show
 from workers.protocol import Metric
 
 from .arguments import listed, parse_duration

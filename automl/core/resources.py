@@ -9,7 +9,7 @@ from search_spaces.hardware import count_cpus, detect, may_have_gpus
 from workers.runtime.devices import named_gpus, slots_on
 
 from .arguments import WrongValue, mapping, parse_duration
-from .keys import (
+from .key_kinds import (
     DURATION,
     NUMBER,
     SIZE,

@@ -20,7 +20,7 @@ from workers.protocol import Metric
 from . import arguments
 from .arguments import WrongValue, check_name, shown
 from .goals import Constraint, Goal, declared
-from .keys import (
+from .key_kinds import (
     DURATION,
     FLAG,
     MAPPING,

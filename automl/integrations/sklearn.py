@@ -13,8 +13,8 @@ from automl.core import Trial, arguments
 from automl.errors import SpaceExhausted, UsageError
 from automl.optimizer import Optimizer
 from search_spaces import Space
-from search_spaces.validation import identity, is_value
-from search_spaces.validation import plain as to_plain
+from search_spaces.values import identity, is_value
+from search_spaces.values import plain as to_plain
 
 MAX_TEXT: Final = 100  # of the text that stands for an object
 

@@ -26,7 +26,7 @@ import sqlalchemy as sa
 from automl.core import Command, Ended, SweepEvent, SweepState, TrialState
 from automl.core.arguments import check_name, compact_json
 from automl.errors import AutomlError, StoreError, needs
-from search_spaces.validation import plain_params
+from search_spaces.values import plain_params
 from workers.files import flush
 from workers.protocol import Cause, Ending, Outcome, StopRequest
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from automl.core import Snapshot, SweepSpec, Trial, TrialState, text
 from automl.core.arguments import compact_json, duration
-from automl.core.keys import DURATION, keys_of
+from automl.core.key_kinds import DURATION, keys_of
 from automl.errors import UsageError
 
 from .answer import answer

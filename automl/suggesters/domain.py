@@ -17,7 +17,7 @@ from automl.errors import SpaceError, UsageError
 from search_spaces import Choice, Float, Int, Space
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
 from search_spaces.sampling import MAX_ENUMERATED, enumerate_legal
-from search_spaces.validation import among, plain
+from search_spaces.values import among, plain
 from workers.protocol import Params
 
 _BATCH = 64

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
 from automl.core import Constraint, Goal, Trial, TrialState
-from automl.core.keys import PluginChoice, choose
+from automl.core.key_kinds import PluginChoice, choose
 from automl.core.ranking import best, deterministic, differ, due, may_repeat, original
 from search_spaces.errors import AutomlError, SpaceError
 from workers.protocol import Params

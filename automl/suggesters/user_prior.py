@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from automl.core.keys import PluginChoice, choose
+from automl.core.key_kinds import PluginChoice, choose
 from automl.core.text import number
 from automl.errors import UsageError
 from search_spaces import Choice, Space
 from search_spaces.parameters import Parameter, Value
 from search_spaces.plugins import nearest
-from search_spaces.validation import show
+from search_spaces.values import show
 
 from . import SUGGESTERS
 

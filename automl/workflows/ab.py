@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from automl.control.beginning import create
-from automl.control.journal import writing
+from automl.control.outcomes import writing
 from automl.core import Budget, Goal, Snapshot, SweepSpec, Trial, TrialState, ranking
 from automl.core.resources import WorkerRange
 from automl.core.text import number

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from automl.control.beginning import create, with_earlier
-from automl.control.journal import writing
+from automl.control.outcomes import writing
 from automl.core import (
     Constraint,
     Ended,
@@ -26,13 +26,13 @@ from automl.core import (
     TrialState,
     ranking,
 )
-from automl.core.keys import PluginChoice
+from automl.core.key_kinds import PluginChoice
 from automl.errors import FAILURE_KINDS, SpaceError, UsageError
 from automl.ledger import Ledger
 from automl.ledger.database import refuse_password, shown
 from automl.suggesters.base import Suggester
 from search_spaces import Choice, Space
-from search_spaces.validation import number_of, show
+from search_spaces.values import number_of, show
 from workers.protocol import Ending, Outcome, Params
 
 SOURCE = "added"

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from automl.control.beginning import create, with_known_space
-from automl.control.journal import writing
+from automl.control.outcomes import writing
 from automl.core import Budget, Snapshot, SweepSpec, Trial
 from automl.core.arguments import companion
 from automl.ledger import Ledger

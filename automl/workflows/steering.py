@@ -16,14 +16,14 @@ from typing import Any, Final
 
 from automl.config.loading import known_parameter, limit_of, read_changes
 from automl.control.controller import attend
-from automl.control.journal import writing
+from automl.control.outcomes import writing
 from automl.core import Command, Trial, arguments
 from automl.core.ranking import original
 from automl.errors import FAILURE_KINDS, AutomlError, UsageError
 from automl.ledger import Ledger
 from automl.ledger.database import HeldError
 from automl.suggesters.domain import Domain, updated_limits
-from search_spaces.validation import show
+from search_spaces.values import show
 
 _PAUSE_SECONDS: Final = 0.05
 AUTO: Final = "auto"  # the whole range of a parameter

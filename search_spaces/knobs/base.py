@@ -12,7 +12,7 @@ from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import ALL, Choice, Float, Int, Parameter, Value
 from search_spaces.plugins import nearest
-from search_spaces.validation import check, checked_when
+from search_spaces.values import check, checked_when
 
 COMPUTES_THE_SAME: Final = frozenset({"speed", "memory"})
 CHANGES_THE_RESULT: Final = frozenset({"quality"})

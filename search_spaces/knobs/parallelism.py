@@ -9,7 +9,7 @@ from typing import Any, Final
 from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
-from search_spaces.validation import check
+from search_spaces.values import check
 
 from .base import COMPUTES_THE_SAME, ON_REQUEST, DroppedValue, Knob, KnobSpace, Option
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from automl.control.controller import Controller
-from automl.control.journal import Journal
+from automl.control.outcomes import Journal
 from automl.core.events import Ended, Proposed
 from automl.dispatch.inline import InlineDispatcher
 from automl.ledger import Hold, hold

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from search_spaces.errors import TrialFailure, UsageError
-from search_spaces.validation import number_of
+from search_spaces.values import number_of
 from workers.files import Folder
 from workers.functions.numbers import numbers_of
 
-from .printed_metrics import BEFORE, COLOURS, STEPS, VALUE
+from .goal_proposals import BEFORE, COLOURS, STEPS, VALUE
 
 CSV_FILE: Final = "file"  # among `reports`
 STEP: Final = "step"

@@ -13,7 +13,7 @@ from automl.config import load
 from automl.config.template import WandbSweep, file_of, for_command, read_wandb
 from automl.errors import AutomlError, ConfigError
 from search_spaces import Float, Int
-from workers.command.printed_metrics import printed_metrics
+from workers.command.goal_proposals import printed_metrics
 
 
 def test_the_numbers_of_a_command_become_parameters(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from objectives import make_spec
 from sweep_model import FINISHED, Model, Row, facts, facts_of, sweep_of
 
 from automl.control.controller import attend
-from automl.control.journal import Journal, ended
+from automl.control.outcomes import Journal, ended
 from automl.core import Command, Noted, TrialState
 from automl.ledger import Ledger, hold
 from automl.ledger.database import Database, HeldError

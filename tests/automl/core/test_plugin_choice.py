@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import automl
-from automl.core.keys import choose
+from automl.core.key_kinds import choose
 from automl.errors import UsageError
 from automl.stopping import STOPPERS
 from automl.stopping.asha import AshaStopper

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from search_spaces.errors import UsageError
-from workers.command.printed_metrics import printed_metrics
+from workers.command.goal_proposals import printed_metrics
 from workers.command.reports import Reports, compile_pattern
 from workers.files import Folder
 

@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 from automl.errors import UsageError
 from search_spaces.errors import WORDS
 from search_spaces.plugins import Registry, nearest
-from search_spaces.validation import show
+from search_spaces.values import show
 
 from . import arguments
 from .arguments import WrongValue, parse_duration
