@@ -10,6 +10,7 @@ A sweep ends, or begins no new trial, for these reasons only:
 | a person has asked it to stop | running trials stop, the sweep is finished |
 | the target, the time or the worker time is reached | the same |
 | the same error, or a kill from outside, again and again | the same |
+| no trial has a metric that a constraint bounds | the same |
 | the space is exhausted, all trials of the budget were begun | no new trial begins |
 | the recommendation is settled | the same |
 | no trial could end in the time that is left | the same, and no waiting one begins |
@@ -352,6 +353,19 @@ def reason_of_failures(state: SweepState, failed: Trial, since: float) -> str:
     return f"{words}: {failed.message}. {mistake_hint(failed)}".rstrip()
 
 
+def reason_of_constraints(state: SweepState) -> str:
+    """Why it must end if the first completed trials lack a metric that a constraint bounds."""
+    first = [trial for trial in state.trials if trial.state is TrialState.COMPLETED]
+    known = {name for trial in first for name in trial.metrics}
+    lacking = [str(one) for one in state.spec.constraints if one.metric not in known]
+    return (
+        f"{MAX_ALIKE} trials have completed, and none has the metric of the constraint "
+        f"{lacking[0]}; they have {', '.join(sorted(known))}"
+        if lacking and len(first) == MAX_ALIKE
+        else ""
+    )
+
+
 def reason_for_none(
     state: SweepState,
     suggestions: SuggestionQueue,
@@ -450,7 +464,10 @@ class Shutdown:
 
     def end_after(self, ended: Trial) -> None:
         """Finish the sweep if a trial that has ended is one failure too many."""
-        self.end(reason_of_failures(self._journal.state, ended, self._began))
+        self.end(
+            reason_of_failures(self._journal.state, ended, self._began)
+            or reason_of_constraints(self._journal.state)
+        )
 
     def fail(self, error: AutomlError) -> None:
         """End the sweep by this error, which `finish` raises."""

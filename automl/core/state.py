@@ -387,15 +387,6 @@ class Snapshot:
         numbers = {event.trial for event in self.events if isinstance(event, TrialEvent)}
         return [self.trials[number] for number in sorted(numbers)]
 
-    @property
-    def transitions(self) -> list[tuple[Trial, TrialState]]:
-        """Each trial that `events` bring into another state, as it is now, and that state."""
-        return [
-            (self.trials[one.trial], TrialState.RUNNING if isinstance(one, Begun) else one.state)
-            for one in self.events
-            if isinstance(one, Begun | Ended | Moved)
-        ]
-
     def in_state(self, *states: TrialState) -> list[Trial]:
         """The trials that are in one of these states."""
         return [trial for trial in self.trials if trial.state in states]

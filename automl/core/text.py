@@ -186,11 +186,6 @@ def has_default(snapshot: Snapshot) -> bool:
     return bool(snapshot.trials) and snapshot.trials[0].source == "default"
 
 
-def baseline_name(snapshot: Snapshot) -> str:
-    """The name of trial 0 in comparisons."""
-    return "the default" if has_default(snapshot) else "trial 0"
-
-
 def failures(trials: Iterable[Trial]) -> Counter[str]:
     """Number of failed trials by kind."""
     failed = (trial for trial in trials if trial.state is TrialState.FAILED)

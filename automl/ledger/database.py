@@ -32,7 +32,7 @@ from workers.protocol import Cause, Ending, Outcome, StopRequest
 
 FILE_NAME: Final = "ledger.sqlite3"
 IN_MEMORY: Final = "sqlite://"
-VERSION: Final = 8  # of the schema: raise it if a table changes
+VERSION: Final = 9  # of the schema: raise it if a table changes
 MAX_BUSY_SECONDS: Final = 30.0  # how long to wait for a lock of SQLite
 MAX_RETRY_SECONDS: Final = 60.0  # how long to wait for a server that restarts
 _PAUSE_SECONDS: Final = 0.25

@@ -7,6 +7,7 @@ as recommended, before the expected loss grows by more than the noise of one run
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +34,7 @@ MAX_DOTS: Final = 200  # of trials, in a row
 POOL: Final = 160  # untried configurations everywhere, and as many near the recommended one
 MORE: Final = (10, 20, 50)  # trials
 MIN_SUCCESS: Final = 0.5
+SAFE: Final = 0.8  # of the recommended one's chance to succeed, for a value that is as good
 EDGE: Final = 0.02  # of a range, where a caveat begins
 MIN_EQUAL: Final = 5  # trials of one value, for a caveat
 
@@ -46,7 +48,8 @@ class AnswerRow:
         ends: of its range, or its choices; at, default_at: places of both values.
         band: places between which it is as good; None if that is not known.
         good: the same in words: "0.001 to 0.008", or other choices; "" if that is not known.
-        cost: by which the goal gets worse at the default; None if that is not known.
+        cost: by which the goal gets worse at the default, infinite if it is likely to fail; None if
+            that is not known.
         dots: place, rank (0 is the worst value, 1 the best) and number of each trial.
     """
 
@@ -75,6 +78,8 @@ class AnswerRow:
         if self.at == self.default_at:
             return "is the default"
         words = f"default {number(self.default)}"
+        if self.cost == math.inf:
+            return f"{words}: likely fails"
         return words if self.cost is None else f"{words}: costs {self.cost:.2g}"
 
 
@@ -234,9 +239,9 @@ def _row(
     band, good, cost = None, "", None
     if belief is not None:
         grid = _grid(parameter, value, default)
-        losses = _losses(record, belief, params, name, [value, *grid])
-        noise = belief.noise(params)
-        near = [bool(one - losses[0] <= noise) for one in losses[1:]]
+        losses, chances = _expected(record, belief, params, name, [value, *grid])
+        close = losses[1:] - losses[0] <= belief.noise(params)
+        near = list(close & (chances[1:] >= SAFE * chances[0]))
         same = [one for one, ok in zip(grid, near, strict=True) if ok and one != value]
         if is_choice:
             good = f"{', '.join(map(number, same))} as good" if same else ""
@@ -245,7 +250,9 @@ def _row(
             band = place(parameter, low), place(parameter, high)
             good = f"{number(low)} to {number(high)} is as good" if low != high else ""
         if default is not None and default != value:
-            cost = max(float(losses[1 + grid.index(default)] - losses[0]), 0.0)
+            index = 1 + grid.index(default)
+            fails = chances[index] < min(MIN_SUCCESS, chances[0])
+            cost = math.inf if fails else max(float(losses[index] - losses[0]), 0.0)
     ends: tuple[Any, ...] = tuple(parameter.choices) if isinstance(parameter, Choice) else ()
     if isinstance(parameter, Float | Int):
         ends = parameter.low, parameter.high
@@ -271,17 +278,19 @@ def _grid(parameter: Parameter, value: Any, default: Any) -> list[Any]:
     return sorted({*spread, value, *([] if default is None else [default])})
 
 
-def _losses(
+def _expected(
     record: Record, belief: Belief, params: Params, name: str, values: Sequence[Any]
-) -> Array:
-    """The expected loss with a parameter at each value; infinite if that is not legal."""
+) -> tuple[Array, Array]:
+    """Loss and chance to succeed with a parameter at each value; infinite and 0 if not legal."""
     space = record.space
     rows = [space.complete({**params, name: value}) for value in values]
     legal = [space.legal(row) for row in rows]
-    found = np.full(len(rows), np.inf)
-    expected = belief.expected([row for row, ok in zip(rows, legal, strict=True) if ok])
-    found[legal] = -expected if record.goal.maximize else expected
-    return found
+    losses, chances = np.full(len(rows), np.inf), np.zeros(len(rows))
+    tried = [row for row, ok in zip(rows, legal, strict=True) if ok]
+    expected = belief.expected(tried)
+    losses[legal] = -expected if record.goal.maximize else expected
+    chances[legal] = belief.success(tried)
+    return losses, chances
 
 
 def _around(grid: Sequence[Any], near: Sequence[bool], index: int) -> tuple[Any, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from automl.core import Noted, Snapshot, Trial, TrialState, text
+from automl.core import Begun, Ended, Moved, Noted, Snapshot, Trial, TrialState, text
 from automl.core.arguments import duration
 from automl.core.events import GRACE_SECONDS
 
@@ -169,9 +169,11 @@ class PlainLines:
                 self._once(snapshot, how, f"{why}: waits for running trials: {waiting}; {how}")
         is_first = not self.begun and not snapshot.events
         self.begun = self.begun or bool(snapshot.trials)
-        for trial, state in snapshot.transitions:
-            if self.starts or state not in (TrialState.RUNNING, TrialState.PAUSED):
-                self._print_trial(snapshot, trial, state)
+        for event in snapshot.events:
+            if isinstance(event, Begun | Ended | Moved):
+                state = TrialState.RUNNING if isinstance(event, Begun) else event.state
+                if self.starts or state not in (TrialState.RUNNING, TrialState.PAUSED):
+                    self._print_trial(snapshot, snapshot.trials[event.trial], state)
         is_due = snapshot.seconds >= self.next_status and snapshot.state == "running"
         if is_due or (is_first and snapshot.trials):
             self.next_status = snapshot.seconds + STATUS_SECONDS

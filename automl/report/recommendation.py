@@ -73,7 +73,8 @@ class Recommendation:
 
     def lines(self, snapshot: Snapshot) -> list[str]:
         """The answer in sentences, the same wherever people look."""
-        goal, default = snapshot.goals[0], text.baseline_name(snapshot)
+        goal = snapshot.goals[0]
+        default = "the default" if text.has_default(snapshot) else "trial 0"
         trials = f"trial{'s' * (len(self.trials) > 1)} {', '.join(map(str, self.trials))}"
         source = (
             f" by {self.runs} new run{'s' * (self.runs != 1)} of automl confirm"

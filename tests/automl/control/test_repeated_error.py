@@ -153,3 +153,14 @@ def test_three_trials_that_find_the_disk_full_end_a_sweep_after_a_success(ledger
     assert states(snapshot) == ["completed", *["failed"] * 3]
     assert "no room on the disk" in snapshot.reason
     assert "Free some room" in snapshot.reason
+
+
+def test_a_constraint_on_a_metric_that_no_trial_has_ends_a_sweep(ledger: Ledger) -> None:
+    def sized(trial: Context) -> dict[str, float]:
+        return {"loss": 1.0, "size": 1.0 + trial.number}
+
+    snapshot = run_inline(ledger, make_spec(trials=12, constraints=("sise <= 0.5",)), sized)
+    assert states(snapshot) == ["completed"] * 3
+    assert "constraint sise <= 0.5; they have loss, " in snapshot.reason
+    known = make_spec("known", trials=12, constraints=("size <= 0.5",))
+    assert len(run_inline(ledger, known, sized).trials) == 12  # infeasible, each of them
