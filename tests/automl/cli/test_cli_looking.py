@@ -229,9 +229,9 @@ def test_doctor_says_what_each_strategy_needs_and_what_store_cannot_be_written(
     if not found["hardware"]["gpus"]:
         assert "CUDA" in abilities["precision", "tf32"]
     (tmp_path / "file").touch()
-    shown = " ".join(ran("doctor", "--store", "file/runs").stdout.split())
-    assert "strategy ddp" in shown
-    assert "is not a folder" in shown
+    assert "strategy ddp" in ran("doctor").stdout
+    abilities = parsed("doctor", "--store", "file/runs")["abilities"]
+    assert "is not a folder" in {a["name"]: a["lacks"] for a in abilities}["file/runs"]
 
 
 def test_the_space_of_a_configuration_is_shown_with_what_is_left_out() -> None:
