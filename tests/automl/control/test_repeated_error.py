@@ -159,8 +159,8 @@ def test_a_constraint_on_a_metric_that_no_trial_has_ends_a_sweep(ledger: Ledger)
     def sized(trial: Context) -> dict[str, float]:
         return {"loss": 1.0, "size": 1.0 + trial.number}
 
-    snapshot = run_inline(ledger, make_spec(trials=12, constraints=("sise <= 0.5",)), sized)
+    snapshot = run_inline(ledger, make_spec(trials=12, constraints=("bytes <= 0.5",)), sized)
     assert states(snapshot) == ["completed"] * 3
-    assert "constraint sise <= 0.5; they have loss, " in snapshot.reason
+    assert "constraint bytes <= 0.5; they have loss, " in snapshot.reason
     known = make_spec("known", trials=12, constraints=("size <= 0.5",))
     assert len(run_inline(ledger, known, sized).trials) == 12  # infeasible, each of them
