@@ -98,10 +98,9 @@ def _joined(before: Parameter, after: Parameter, space: Space) -> Parameter:
 def _merged(before: Choice, after: Choice) -> list[Value]:
     found = [*after.choices, *(value for value in before.choices if value not in after.choices)]
     numbers = [v for v in found if isinstance(v, int | float) and not isinstance(v, bool)]
-    if not after.ordered or len(numbers) < len(found):
-        return found
     given = numbers[: len(after.choices)]
-    return [*sorted(numbers)] if given == sorted(given) else found
+    rises = after.ordered and len(numbers) == len(found) and given == sorted(given)
+    return [*sorted(numbers)] if rises else found
 
 
 def joined_range(before: NumberParameter, after: NumberParameter) -> Mapping[str, Any]:
@@ -112,11 +111,9 @@ def joined_range(before: NumberParameter, after: NumberParameter) -> Mapping[str
         f"{after.name} cannot have a log scale, since earlier trials may lie at {low!r}; "
         "keep its linear scale",
     )
-    step = after.step if after.step == before.step else None
-    cells = (before.low - after.low) / (step or 1)
-    if abs(cells - round(cells)) > TOLERANCE:
-        step = None  # the grids differ
-    return {"low": low, "high": high, "step": step}
+    cells = (before.low - after.low) / (after.step or 1)
+    is_one_grid = after.step == before.step and abs(cells - round(cells)) <= TOLERANCE
+    return {"low": low, "high": high, "step": after.step if is_one_grid else None}
 
 
 class Asks(NamedTuple):
@@ -149,9 +146,13 @@ def explains(space: Space, trial: Asks) -> bool:
     """Whether the space says what the trial asked for, so that nothing is learned from it."""
     names = trial.asked.keys()
     active = set(space.active(trial.params))
-    return (names == active if trial.whole else names <= active) and all(
-        space.parameters[name].domain() == parameter_of(asked).domain()
-        for name, asked in trial.asked.items()
+    return (
+        (names == active if trial.whole else names <= active)
+        and space.satisfied(trial.params)
+        and all(
+            space.parameters[name].domain() == parameter_of(asked).domain()
+            for name, asked in trial.asked.items()
+        )
     )
 
 
@@ -159,33 +160,38 @@ def learned(trials: Iterable[Asks]) -> tuple[Space, list[str]]:
     """The smallest space with everything that trials asked for.
 
     A parameter is conditional if the values of earlier ones tell the trials that asked for it from
-    those that ran to their end without.
+    those that ran to their end without. A bound that always equals another value, or differs from
+    it by the same amount, becomes a constraint.
 
     Returns:
-        The space, and the names whose ranges differ.
+        The space, and the names whose ranges differ for another reason.
     """
     known = [trial for trial in trials if trial.asked]
     ranges: dict[str, Parameter] = {}
     asked: dict[str, list[Asks]] = {}
-    moved: dict[str, None] = {}
     for trial in known:
         for name, data in trial.asked.items():
             earlier = asked.setdefault(name, [])
             if not earlier or data != earlier[-1].asked[name]:
                 wanted = parameter_of(data)
                 before = ranges.setdefault(name, wanted)
-                if before.domain() != wanted.domain():
-                    moved[name] = None
-                    if isinstance(before, NumberParameter) and isinstance(wanted, NumberParameter):
-                        wide = {**before.to_dict(), **joined_range(before, wanted)}
-                        ranges[name] = parameter_from_dict(wide)
+                if (
+                    isinstance(before, NumberParameter)
+                    and isinstance(wanted, NumberParameter)
+                    and before.domain() != wanted.domain()
+                ):
+                    ranges[name] = parameter_from_dict(
+                        {**before.to_dict(), **joined_range(before, wanted)}
+                    )
             earlier.append(trial)
     found: dict[str, Parameter] = {}
     for name, parameter in ranges.items():
         others = [trial for trial in known if trial.whole and name not in trial.asked]
         when = _condition(found.values(), asked[name], others)
         found[name] = parameter_from_dict({**parameter.to_dict(), "when": when or None})
-    return Space(*found.values()), [*moved]
+    rules = {name: _bounds(name, asked[name], found) for name in found}
+    texts = [text for few in rules.values() for text in few or ()]
+    return Space(*found.values(), constraints=texts), [n for n, few in rules.items() if few is None]
 
 
 def _condition(
@@ -214,9 +220,8 @@ def _condition(
 
 def _excluded(parent: Parameter, values: Sequence[Value], trial: Asks) -> bool:
     """Whether a condition on these values of the parent is false in a trial."""
-    if parent.name not in trial.asked:
-        return bool(parent.when)
-    return trial.params[parent.name] not in values
+    asked = parent.name in trial.asked
+    return trial.params[parent.name] not in values if asked else bool(parent.when)
 
 
 def _activating(parent: Parameter, asking: Sequence[Asks], others: Sequence[Asks]) -> list[Value]:
@@ -233,3 +238,30 @@ def _activating(parent: Parameter, asking: Sequence[Asks], others: Sequence[Asks
         for value in parent.values()
         if value in values or (above and value >= min(values)) or (below and value <= max(values))
     ]
+
+
+def _bounds(
+    name: str, asking: Sequence[Asks], parameters: Mapping[str, Parameter]
+) -> list[str] | None:
+    """Constraints that say the bounds of a parameter; None if there are none that do."""
+    found: list[str] = []
+    for bound, sign in (("low", ">="), ("high", "<=")):
+        ends = [trial.asked[name].get(bound) for trial in asking]
+        if len(set(ends)) > 1:
+            rules = [_rule(one, ends, asking) for one in parameters if one != name]
+            if not any(rules):
+                return None
+            found.append(f"{name} {sign} {next(filter(None, rules))}")
+    return found
+
+
+def _rule(other: str, ends: Sequence[Any], asking: Sequence[Asks]) -> str:
+    """The bound as another value and a constant; "" if it is not that in each trial."""
+    values: list[Any] = [trial.params.get(other) for trial in asking]
+    if any(isinstance(v, bool) or not isinstance(v, int | float) for v in values):
+        return ""
+    gaps = [end - value for end, value in zip(ends, values, strict=True)]
+    slack = TOLERANCE * max(map(abs, [*ends, *values]))
+    if max(gaps) - min(gaps) > slack:
+        return ""
+    return f"{other} + {gaps[0]!r}" if abs(gaps[0]) > slack else other

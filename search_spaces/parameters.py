@@ -581,5 +581,6 @@ def reflected(units: FloatArray) -> FloatArray:
 
 def _short(value: Any) -> str:
     """A number without a trailing .0, in full if six digits do not reproduce it; else its repr."""
-    short = isinstance(value, float) and float(f"{value:g}") == value
-    return f"{value:g}" if short else repr(value)
+    return (
+        f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else repr(value)
+    )

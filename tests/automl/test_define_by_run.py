@@ -48,6 +48,7 @@ LEARNED = Space(
     Float("cost", 1e-3, 1e3, log=True, when={"model": "svm"}),
     Choice("kernel", ["rbf", "poly"], when={"model": "svm"}),
     Int("degree", 2, 5, when={"kernel": "poly"}),
+    constraints=["depth <= num_trees"],
 )
 
 
@@ -69,6 +70,7 @@ def test_the_space_grows_as_it_is_met(tmp_path: Path, dispatcher: str) -> None:
         space.accept(trial.params, whole=True)
     found = {name: parameter.when for name, parameter in space.parameters.items()}
     assert found == {name: parameter.when for name, parameter in LEARNED.parameters.items()}
+    assert [str(one) for one in space.constraints] == ["depth <= num_trees"]
 
 
 def test_what_a_trial_asks_for_is_in_the_log(tmp_path: Path) -> None:
@@ -114,7 +116,7 @@ def test_a_name_with_two_kinds_of_range_names_both_lines(tmp_path: Path) -> None
         assert words in trial.message
 
 
-def test_a_range_that_depends_on_a_value_is_searched_by_position(tmp_path: Path) -> None:
+def test_a_range_that_no_constraint_says_is_searched_by_position(tmp_path: Path) -> None:
     def objective(trial: Any) -> float:
         x = trial.suggest_float("x", 1.0, 2.0)
         return float(trial.suggest_float("y", 0.0, x * x))
@@ -122,6 +124,7 @@ def test_a_range_that_depends_on_a_value_is_searched_by_position(tmp_path: Path)
     result = swept(objective, tmp_path, trials=12)
     assert all(0 <= t.params["y"] <= t.params["x"] ** 2 for t in result.trials)
     assert result.snapshot.spec is not None
+    assert not result.snapshot.spec.space.constraints
     ledger = Ledger.open(str(tmp_path))
     notes = [getattr(event, "message", "") for event in ledger.events("sweep")]
     ledger.close()
