@@ -20,6 +20,7 @@ preempted       lost       the worker, its machine or its GPU is gone; it runs a
 Every text that a worker sends has its limit here.
 """
 
+import errno
 import os
 import re
 import reprlib
@@ -111,7 +112,8 @@ def is_disk_full(error: BaseException | None) -> bool:
     for _ in range(MAX_CAUSES):
         if error is None or isinstance(error, TrialFailure):
             break
-        if any(word in text_of(error).lower() for word in DISK_WORDS):
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if full or any(word in text_of(error).lower() for word in DISK_WORDS):
             return True
         error = error.__cause__ or error.__context__
     return False

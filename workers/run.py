@@ -75,7 +75,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit and some errors of torch are no Exception
-        seconds = time.monotonic() - begun
+        seconds = time.monotonic() - begun - mirror.seconds
         metrics, ending = {}, Ending.FAILED
         failure, message = failure_of(error)
         if isinstance(error, ArtifactsUnreachable):  # the trial is not to blame
@@ -107,7 +107,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         metrics,
         failure,
         "; ".join(filter(None, (message, mirror.message))),
-        time.monotonic() - begun,
+        time.monotonic() - begun - mirror.seconds,
         _peak(context, objective),
         details | facts,
         failed_at=context.failed_at,

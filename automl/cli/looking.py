@@ -345,7 +345,7 @@ def export(
     Examples:
       automl export nmt
       automl export nmt --trial 7 -o models/seven
-      automl export nmt --artifacts s3://bucket/sweeps      fetch it from there, keep a copy there
+      automl export nmt --artifacts s3://bucket/sweeps      fetch it from there
     """
     from automl.workflows.export import chosen, export
 

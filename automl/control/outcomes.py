@@ -354,8 +354,11 @@ def reason_of_failures(state: SweepState, failed: Trial, since: float) -> str:
 
 
 def reason_of_constraints(state: SweepState) -> str:
-    """Why it must end if the first completed trials lack a metric that a constraint bounds."""
-    first = [trial for trial in state.trials if trial.state is TrialState.COMPLETED]
+    """Why it must end if the first completed trials lack a metric that a constraint bounds.
+
+    A trial that was imported says nothing.
+    """
+    first = [one for one in state.trials if one.state is TrialState.COMPLETED and one.seconds > 0]
     known = {name for trial in first for name in trial.metrics}
     lacking = [str(one) for one in state.spec.constraints if one.metric not in known]
     return (

@@ -163,6 +163,7 @@ def full(number, text="cannot save"):
     ("error", "no_room"),
     [
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), True),
+        (OSError(errno.ENOSPC, "in words of another language"), True),
         (full(errno.ENOSPC), True),
         (full(errno.EDQUOT), True),
         (full(errno.EACCES), False),

@@ -297,10 +297,11 @@ class Mirror:
 
     Attributes:
         message: what the outcome says about the files; "" for nothing.
+        seconds: how long the attempt has waited for its files, which is no part of its own time.
     """
 
     def __init__(self, context: Context) -> None:
-        self.message, self._error = "", ""
+        self.message, self._error, self.seconds = "", "", 0.0
         self._context, self._assignment = context, context.assignment
         self._location, self._folder = self._assignment.artifacts, self._assignment.files
         self._manifests: list[Manifest] = []  # of this attempt, at most two
@@ -317,7 +318,7 @@ class Mirror:
         """
         if not self._location:
             return
-        a = self._assignment
+        begun, a = time.monotonic(), self._assignment
         self._folder.make()
         with self._folder.file(MARK).open("a+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -339,6 +340,7 @@ class Mirror:
                 run = threading.Thread(target=self._run, name="automl-artifacts", daemon=True)
                 self._thread = run
                 run.start()
+        self.seconds += time.monotonic() - begun
 
     def _restore_newer(self, file: IO[str], here: int) -> None:
         """Restore the newest whole copy, if it is of a later attempt than the files here."""
@@ -379,6 +381,7 @@ class Mirror:
             self.message = "; ".join(filter(None, (left, self.message)))
         elif self._context.world_size == 1:
             self._remove_files()
+        self.seconds += time.monotonic() - begun
 
     def _run(self) -> None:
         """Upload what is new until the attempt is over, then the last files."""
