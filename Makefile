@@ -16,7 +16,7 @@ dev: $(STAMP)  ## Set up everything that a developer needs
 test: $(STAMP)  ## Run every test, but for those of large training libraries
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[test]"
 	$(BIN)/python tests/browser.py
-	$(BIN)/python -m pytest -n 3 --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-all: $(STAMP)  ## Run every test, with the large training libraries (300 MB)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[test-all]"

@@ -19,6 +19,16 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("steady")
+SLOW = (  # files of a minute or more begin first, so that none runs alone at the end
+    "test_accelerator.py",
+    "test_cluster.py",
+    "test_define_by_run.py",
+    "test_dispatcher_conformance.py",
+    "test_examples.py",
+    "test_stoppers.py",
+    "test_strategies.py",
+    "test_workload_conformance.py",
+)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -36,6 +46,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=Path,
         help="folder of the real data sets; tests that need one are skipped if it is absent",
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in SLOW)
 
 
 @pytest.fixture(scope="session")
