@@ -211,7 +211,11 @@ def enqueue(ledger: Ledger, sweep: str, settings: tuple[str, ...], trial: int | 
       automl enqueue nmt learning_rate=3e-3 width=96
       automl enqueue nmt --trial 12
     """
-    given = {name: value for name, _, value in (text.partition("=") for text in settings)}
+    words = (text.partition("=") for text in settings)
+    given = {name: value for name, equals, value in words if equals}
+    if len(given) < len(settings):
+        rule = "a setting is KEY=VALUE, such as lr=0.1, and is given once"
+        raise UsageError(f"{rule}; got {' '.join(settings)!r}")
     found = steering.enqueue(ledger, sweep, given or None, trial, text=True)
     number = found["trial"]
     shown = "  ".join(f"{name}={value}" for name, value in found["params"].items())

@@ -48,6 +48,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("ask", "yot"), "no sweep named 'yot'"),
         (("stop", "toy", "--trial", "9"), "there is no trial 9"),
         (("enqueue", "toy", "--trial", "9"), "there is no trial 9"),
+        (("enqueue", "toy", "lr"), "a setting is KEY=VALUE, such as lr=0.1, and is given once"),
+        (("enqueue", "toy", "lr=0.1", "lr=0.2"), "is given once; got 'lr=0.1 lr=0.2'"),
         (("enqueue", "toy"), "give values of parameters, or the number of a trial"),
         (("set", "toy", "trials=9"), "'trials' cannot be set: did you mean 'budget.trials'?"),
         (("set", "toy", "9"), "an override is KEY=VALUE"),
