@@ -444,6 +444,8 @@ def limit_of(space: Space, name: str, value: Any) -> Limit:
     value = plain(value)
     several = isinstance(value, tuple) and not parameter.legal(value)
     values: list[Any] = [parameter.accept(one) for one in (value if several else [value])]
+    if not values:
+        raise UsageError(f"{name} needs a value, a range or choices, got []")
     if isinstance(parameter, Choice):
         return Limit(tuple(values))
     if len(values) > 2 or values[0] > values[-1]:

@@ -85,6 +85,7 @@ def test_a_larger_budget_opens_a_finished_sweep(ledger: Ledger) -> None:
         ({"budget.trials": 9, "space.no": 1}, "the sweep does not tune 'no'"),
         ({"budget.trials": 9, "workers": 0}, "workers must be a whole number of at least 1"),
         ({"space.lr": [0.01, 0.001]}, r"the range of lr is \[LOW, HIGH\]"),
+        ({"space.lr": []}, "lr needs a value, a range or choices"),
         ({"space.optimizer": ["sgd", "no"]}, "optimizer"),
     ],
 )
