@@ -91,7 +91,8 @@ class WorkerPool:
         self._sweep, self._resources, self._workload = sweep, resources, workload
         self._objective = ray.put(objective)
         self._rooms: list[Room] = []
-        self._begun: dict[int, float] = {}  # of slots whose worker has not started yet
+        # How many nodes were lost when a worker was asked for, by slot, until it has started.
+        self._begun: dict[int, int] = {}
         self._failures: Counter[int] = Counter()  # to start, in a row
         self._looked = time.monotonic()
         self._unfit_since: float | None = None  # when the next gang began to lack nodes
@@ -131,7 +132,9 @@ class WorkerPool:
         try:
             broken, node = ray.get(ref)
         except ray.exceptions.RayError as error:
-            self._failures[slot] += 1
+            # A worker that its node took with it says nothing of those that follow.
+            gone = isinstance(error, ray.exceptions.ActorUnavailableError)
+            self._failures[slot] += not gone and _num_lost() == self._begun[slot]
             if self._failures[slot] >= MAX_FAILED_STARTS:
                 raise AutomlError(
                     "a Ray worker could not be started; is this project installed on every node? "
@@ -259,7 +262,7 @@ class WorkerPool:
             self._resources.gpus,
         )
         self.starting[actor.ready.options(enable_task_events=False).remote()] = (slot, actor)
-        self._begun[slot] = time.monotonic()
+        self._begun[slot] = _num_lost()
 
     def _wait_for_room(self) -> None:
         begun, wanted = time.monotonic(), len(self._rooms)
@@ -276,3 +279,8 @@ class WorkerPool:
     def _num_granted(self) -> int:
         rows: dict[str, dict[str, Any]] = placement_group_table()
         return sum(rows[room.group.id.hex()].get("state") == "CREATED" for room in self._rooms)
+
+
+def _num_lost() -> int:
+    """How many nodes the cluster has lost."""
+    return sum(not node["Alive"] for node in ray.nodes())

@@ -94,6 +94,36 @@ def losing(name, workers, lose):
     except AutomlError as error:
         return str(error)
 
+# a node that is lost while its worker starts
+
+class Objective:
+    # takes for ever to load the first time
+
+    def __call__(self, trial):
+        return slow(trial)
+
+    def __reduce__(self):
+        return load, (folder / "loading",)
+
+def load(mark):
+    if not mark.exists():
+        mark.touch()
+        time.sleep(300.0)
+    return slow
+
+def starting(address):
+    pool.MAX_FAILED_STARTS = 1
+    node = cluster.add_node(num_cpus=2)
+    made = ray_dispatcher.RayDispatcher("s", 2, Resources(), objective=Objective(), address=address)
+    try:
+        until(lambda: made.poll(print, 0.1) or (folder / "loading").exists())
+        cluster.remove_node(node, allow_graceful=False)
+        cluster.add_node(num_cpus=2)
+        until(lambda: made.poll(print, 0.1) or made.free_slots == 2)
+        return made._pool.num_replaced
+    finally:
+        made.close()
+
 # a node that joins, and `automl set workers=N`
 
 seen, for_main_thread = [], []
@@ -155,7 +185,7 @@ with environment():
     found["one"] = losing("one", 2, lambda: cluster.remove_node(nodes[1], **lost))
     found["all"] = losing("all", 1, lambda: cluster.remove_node(nodes[0], **lost))
     ray.shutdown()
-    cluster.add_node(num_cpus=2)
+    found["starting"] = starting(cluster.address)
     found["joining"] = joining(cluster.address)
     ledger.close()
 Path(folder, "told.json").write_text(json.dumps(found))
@@ -221,6 +251,10 @@ def test_a_sweep_survives_a_lost_node_and_ends_if_all_nodes_are_lost(
         ["completed"] * 4,
     )
     ledger.close()
+
+
+def test_a_worker_whose_node_is_lost_while_it_starts_is_replaced(told: Any) -> None:
+    assert told["starting"] >= 2  # both slots, more often if Ray takes the lost node again
 
 
 def test_workers_come_with_a_node_and_go_if_a_person_says_so_without_a_failed_trial(
