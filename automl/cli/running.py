@@ -78,7 +78,7 @@ def check_runnable(spec: SweepSpec, typed: Typed, program: Program | None, verb:
     """
     lacks_command = bool(spec.command) and program is None
     if lacks_command or (spec.workload is None and typed.objective is None and program is None):
-        what = "runs a command, which is never read from the store; type it:"
+        what = "runs a command that no configuration of yours has named; type it:"
         if not lacks_command:
             what = "tunes a function of your own: name it with --objective FILE:NAME, as in"
         raise UsageError(f"sweep {spec.name} {what} {typed.line(spec, verb=verb)}")

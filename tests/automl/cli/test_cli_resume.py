@@ -110,7 +110,7 @@ def test_what_a_configuration_names_is_not_typed_again(named: Path) -> None:
     typed = ("--name", "typed", "reports={loss: 'loss (.+)'}", *TRAIN)
     ran("sweep", "own.yaml", *typed)  # it goes before the named one
     said = refused("resume", "typed", "--trials", "2")
-    assert "a command, which is never read from the store; type it" in said
+    assert "a command that no configuration of yours has named; type it" in said
 
 
 def test_nothing_that_somebody_else_has_named_is_run(
