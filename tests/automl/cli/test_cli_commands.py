@@ -165,8 +165,7 @@ def test_a_configuration_from_a_command_line_alone(
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "settings"))
     line = [*PYTHON, "plain.py", "--x", "0.2", "--kind", "none"]
-    made = ran("init", "--", *line)
-    assert made.stdout.endswith("run: automl sweep plain.yaml\n")
+    assert ran("init", "--", *line).stdout.endswith("run: automl sweep plain.yaml\n")
     assert "exists already" in refused("init", "--", *line)
     ran("sweep", "plain.yaml", "--dispatcher", "inline", "--trials", "1")
     ran("sweep", "plain.yaml", "--resume", "--trials", "2")  # nothing is typed again
