@@ -219,7 +219,8 @@ def sweep(
             shown.say(notes)
             shown.say_which(wanted, spec.name, earlier.num_trials if earlier else 0)
             stored = ledger.spec(spec.name)
-            if changed := changes(stored.space, spec.space):
+            changed = changes(stored.space, spec.space)
+            if changed and spec.asked is None:  # else the trials say the space
                 shown.say([f"the space was changed: {'; '.join(changed)}"])
             shown.say(filter(None, [code_changed(stored, spec, len(ledger.trials(spec.name)))]))
         again = f"run it again with name={spec.name!r} and resume=True"

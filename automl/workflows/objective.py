@@ -67,8 +67,8 @@ def unread(target: str | None, constraints: Sequence[Any]) -> str:
     if not file or constraints or "constraints_func" not in Path(file).read_text(errors="replace"):
         return ""
     return (
-        f"{file} has a constraints_func, which only a study of Optuna calls: name the number that "
-        "it reads of set_user_attr, such as constraints=['size <= 0']"
+        f"{file} has a constraints_func, which only a study of Optuna calls: the numbers of "
+        "set_user_attr that it reads belong into `constraints`, such as 'size <= 0'"
     )
 
 
