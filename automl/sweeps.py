@@ -24,10 +24,9 @@ from .control.beginning import (
     StopperLike,
     SuggesterLike,
     check_spec,
+    code_changed,
     create,
-    goes_on,
     read_spec,
-    usual_stopper,
 )
 from .control.machine import SafeEnd
 from .core import (
@@ -52,6 +51,7 @@ from .result import Result
 from .suggesters.user_prior import split_prior
 from .trackers.base import Tracker, check_trackers
 from .trackers.ray_metrics import with_ray_metrics
+from .workflows.objective import digests, goes_on, usual_stopper
 
 if TYPE_CHECKING:
     from .ledger import Ledger
@@ -201,7 +201,8 @@ def sweep(
         from .workflows.beginning import begin
 
         configurations = arguments.listed("enqueue", enqueue, Mapping, "a configuration")
-        spec = replace(spec, dispatcher=dispatcher, folder=str(Path.cwd()))
+        place, code = str(Path.cwd()), digests(objective)
+        spec = replace(spec, dispatcher=dispatcher, folder=place, code=code)
         wanted, sweeps = spec.name, ledger.sweeps()
         earlier = next((info for info in sweeps if info.name == wanted), None)
         spec = begin(
@@ -217,8 +218,11 @@ def sweep(
         if progress is not False:
             shown.say(notes)
             shown.say_which(wanted, spec.name, earlier.num_trials if earlier else 0)
-            if changed := changes(ledger.spec(spec.name).space, spec.space):
+            stored = ledger.spec(spec.name)
+            changed = changes(stored.space, spec.space)
+            if changed and spec.asked is None:  # else the trials say the space
                 shown.say([f"the space was changed: {'; '.join(changed)}"])
+            shown.say(filter(None, [code_changed(stored, spec, len(ledger.trials(spec.name)))]))
         again = f"run it again with name={spec.name!r} and resume=True"
         with (
             told_how_to_resume(again),

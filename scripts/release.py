@@ -254,8 +254,7 @@ def use_readme(programs: Path, folder: Path) -> None:
         raise Wrong("README's example does not print the best configuration")
     (folder / "train.py").write_text(PROGRAM)
     run(automl, "init", "--", python, "train.py", "--lr", "0.001", "--width", "64", folder=folder)
-    command = (python, "train.py", "--lr", "{lr}", "--width", "{width}")
-    run(automl, "sweep", "train.yaml", "--trials", "4", "--", *command, folder=folder)
+    run(automl, "sweep", "train.yaml", "--trials", "4", folder=folder)
     if "4 of 4" not in run(automl, "status", "train", folder=folder):
         raise Wrong("the sweep of a command does not have four trials")
 

@@ -33,8 +33,9 @@ FAILURE_KINDS: Final = (
 
 def needs(feature: str, package: str, extra: str = "") -> str:
     """The message about a package that is not installed: what needs it, and how to get it."""
-    ours = f"'automl-sweep[{extra}]'" if extra else "automl-sweep"
-    return f"{feature} needs {package}: pip install {ours}"
+    return f"{feature} needs {package}: pip install " + (
+        f"'automl-sweep[{extra}]'" if extra else "automl-sweep"
+    )
 
 
 class AutomlError(Exception):
@@ -101,6 +102,8 @@ _HERE: Final[Mapping[str, str]] = {
     "param_space parameters search_space": "`space=` has them",
     "func function trainable fn": "the objective is the first argument",
     "program": "the command line says it: `-- python train.py`",
+    "constraints_func set_constraint": "`constraints=['size <= 10']` bounds what is returned, or a "
+    "number of `trial.set_user_attr`",
     "load_if_exists": "`resume=True` goes on with the sweep of that name",
     "callbacks": '`trackers="mlflow"` or an object of your own that inherits `Tracker`',
     "show_progress_bar verbose": "`progress=False` is silent",
@@ -148,21 +151,26 @@ def hint(name: object, known: Collection[str]) -> str:
 def no_attribute(owner: str, name: str, known: Iterable[str]) -> NoReturn:
     """Raise the AttributeError of a name that `owner` does not have, perhaps with a hint."""
     said = "" if name[0] == "_" else hint(name, [one for one in known if one[0] != "_"])
-    kind = UnknownAttribute if said else AttributeError
-    raise kind(f"{owner} has no attribute {name!r}{said}", name=name)
+    raise (UnknownAttribute if said else AttributeError)(
+        f"{owner} has no attribute {name!r}{said}", name=name
+    )
 
 
 def hinted(function: F) -> F:
-    """A function whose TypeError says what an unknown keyword is called here, and what it needs."""
+    """A function whose TypeError says what an unknown keyword is called here, or how to call it."""
     signature = inspect.signature(function)
+    takes = ", ".join(inspect.getfullargspec(function).args).removeprefix("self, ")
 
     @functools.wraps(function)
     def checked(*given: Any, **keywords: Any) -> Any:
         try:
             signature.bind(*given, **keywords)
         except TypeError as error:
+            name = type(given[0]).__name__ if function.__name__ == "__init__" else function.__name__
             hints = [hint(n, signature.parameters) for n in keywords.keys() - signature.parameters]
-            raise TypeError(f"{function.__name__}() {error}{''.join(hints[:1])}") from None
+            raise TypeError(
+                f"{name}() {error}{''.join(hints[:1]) or f'; it takes {takes}, ...'}"
+            ) from None
         return function(*given, **keywords)
 
     return cast(F, checked)

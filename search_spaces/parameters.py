@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, cast
 import numpy as np
 import numpy.typing as npt
 
-from .errors import WORDS, SpaceError
+from .errors import WORDS, SpaceError, hinted
 from .plugins import nearest
 from .values import (
     Params,
@@ -53,7 +53,7 @@ EXACT: Final = 2**53  # whole numbers beyond are rounded in float64
 MAX_NAME: Final = 100  # characters
 MAX_DIGITS: Final = 15  # decimals to which values in steps are rounded, so that 0.1 * 3 is 0.3
 TOLERANCE: Final = 1e-8  # of a step: how far rounding may move a value from its grid
-_NO_DEFAULT: Final = inspect.Parameter.empty  # of a `Choice`, since None may be a choice
+_NO_DEFAULT: Final = ...  # of a `Choice`, since None may be a choice
 
 
 class Parameter(ABC):
@@ -242,6 +242,7 @@ class NumberParameter(Parameter):
         step: the difference of neighbouring values; None if every number between is a value.
     """
 
+    @hinted
     def __init__(
         self,
         name: str,
@@ -451,6 +452,7 @@ class Choice(Parameter):
 
     kind = "choice"
 
+    @hinted
     def __init__(
         self,
         name: str,

@@ -33,7 +33,7 @@ from .failures import (
     is_disk_full,
     raised_at,
 )
-from .functions.numbers import LARGEST, WrongReturn, returned, what_to_return
+from .functions.numbers import LARGEST, WrongReturn, numbers_of, returned, what_to_return
 from .protocol import Cause, Ending, Outcome, StopRequest, lost
 
 MIN_PEAK_BYTES: Final = 50_000_000  # of a function on the CPU, to be reported
@@ -67,7 +67,9 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
                 context.assignment.files.check()
                 _ = context.resumed  # asked before this attempt writes files
                 result = _run_measured(context, objective)
-                metrics = returned(result, a.goals)
+                attributes: dict[str, Any] = context.details.get("user_attrs", {})
+                named = {n: value for n, value in attributes.items() if n in a.constrained}
+                metrics = numbers_of(named) | returned(result, a.goals)
                 if not getattr(objective, "checks_goals", False):
                     _check_goals(context, metrics, result)
         ending = context.stop.ending if context.stop else Ending.COMPLETED

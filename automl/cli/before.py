@@ -18,7 +18,7 @@ from automl.config.template import file_of, for_command, read_wandb
 from automl.core import parse_duration
 from automl.core.arguments import compact_json
 from automl.core.text import memory, number
-from automl.errors import UsageError
+from automl.errors import AutomlError, UsageError
 from automl.ledger import Ledger
 from automl.ledger.database import refuse_password
 from automl.report.recommendation import recommended
@@ -84,7 +84,8 @@ def init(
     Or make one of a sweep of Weights & Biases, and say what could not be carried over.
 
     The numbers among the options of a command become parameters, with a range around each. The
-    command is run for at most 20 seconds, to see which metrics it prints.
+    command is run for at most 20 seconds, to see which metrics it prints; if it fails, nothing is
+    written.
 
     \b
     Examples:
@@ -108,23 +109,26 @@ def init(
         metric = None if no_run else next(iter(printed_by(program)), None)
         goal = f"the goal is to {metric.goal}" if metric else "wrote a guess"
         say(f"{goal}: adapt `goals` and `reports` if another metric counts", err=True)
-        text, line = for_command(program.arguments, shown, metric)
+        text = for_command(program.arguments, shown, metric)
     else:
         found = read_wandb(Path(source or ""))
-        text, line = found.text(click.format_filename(source or ""), shown), found.command
+        text = found.text(click.format_filename(source or ""), shown)
         for note in found.notes:
             say(f"note: {note}", err=True)
     if output == "-":
         click.echo(text, nl=False)
         return
     path.write_text(text, encoding="utf-8")
-    click.echo(f"wrote {shown}; check it, then run: automl sweep {shown} -- {line}")
+    click.echo(f"wrote {shown}; check it, then run: automl sweep {shown}")
 
 
 def printed_by(program: Program) -> list[PrintedMetric]:
     """The metrics that a command prints, the best to tune by first.
 
     Runs it where automl was typed until it ends or time is up.
+
+    Raises:
+        AutomlError: it has failed.
     """
     say(f"runs the command for at most {SECONDS:.0f} s, to see what it prints", err=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -153,9 +157,14 @@ def printed_by(program: Program) -> list[PrintedMetric]:
         with printed.open(errors="replace") as file:
             lines = file.read(MAX_CHARACTERS).splitlines()
     found = printed_metrics(lines)
-    if status or not found:
-        ended = f"ended with exit status {status}" if status else "printed no metric that is known"
-        say(f"the command {ended}: {' | '.join(lines[-3:]) or 'nothing'}", err=True)
+    last = " | ".join(lines[-3:]) or "nothing"
+    if status:
+        raise AutomlError(
+            f"the command ended with exit status {status}: {last}. Mend it, or leave this run out "
+            "(init --no-run, ab --metric NAME)"
+        )
+    if not found:
+        say(f"the command printed no metric that is known: {last}", err=True)
     return found
 
 

@@ -15,6 +15,7 @@ import click
 from automl import sweeps
 from automl.config import load
 from automl.config.loading import plain_changes, read_changes
+from automl.control.beginning import code_changed
 from automl.control.machine import SafeEnd
 from automl.core import Goal, Snapshot, SweepSpec, TrialState
 from automl.core.resources import checked_budget
@@ -29,6 +30,7 @@ from automl.workflows import steering
 from automl.workflows.ab import A, B, PairedTest, compare, of_commands
 from automl.workflows.confirm import chosen, derived, missing, prepare
 from automl.workflows.export import moved_to
+from automl.workflows.objective import digests
 from search_spaces.change import changes
 from search_spaces.values import show
 from workers.artifacts import read_location
@@ -78,7 +80,7 @@ def check_runnable(spec: SweepSpec, typed: Typed, program: Program | None, verb:
     """
     lacks_command = bool(spec.command) and program is None
     if lacks_command or (spec.workload is None and typed.objective is None and program is None):
-        what = "runs a command, which is never read from the store; type it:"
+        what = "runs a command that no configuration of yours has named; type it:"
         if not lacks_command:
             what = "tunes a function of your own: name it with --objective FILE:NAME, as in"
         raise UsageError(f"sweep {spec.name} {what} {typed.line(spec, verb=verb)}")
@@ -266,7 +268,10 @@ def continue_sweep(
                 if not (spec.workload or cwd or moved):
                     _check_folder(spec, typed)
             function = load_trained(spec, objective, program)
-            spec = replace(spec, folder=str(Path.cwd()), dispatcher=options["dispatcher"])
+            place, code = str(Path.cwd()), digests(function)
+            spec = replace(spec, folder=place, dispatcher=options["dispatcher"], code=code)
+            if said := code_changed(stored, spec, len(ledger.trials(sweep))):
+                say(said, err=True)
             spec = signed(spec, objective, typed=is_typed)
             if changed.space:
                 steering.change(ledger, sweep, {f"space.{n}": v for n, v in changed.space.items()})

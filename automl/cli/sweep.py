@@ -11,8 +11,6 @@ from automl.config import Config, Override, load
 from automl.control.beginning import (
     check_artifacts,
     check_store,
-    goes_on,
-    usual_stopper,
 )
 from automl.core import SweepSpec
 from automl.core.arguments import duration
@@ -24,6 +22,7 @@ from automl.ledger.database import refuse_password
 from automl.report.terminal import console, table
 from automl.suggesters import SUGGESTERS
 from automl.workflows.beginning import begin
+from automl.workflows.objective import digests, goes_on, unread, usual_stopper
 from search_spaces import Choice, Float, Int
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter
@@ -104,13 +103,13 @@ def sweep(
     typed = Typed(loaded.store, options["objective"], options["ray_address"])
     options["objective"], program, _ = named(loaded.spec, options["objective"], program)
     objective = load_trained(loaded.spec, options["objective"], program)
-    spec = loaded.spec
+    spec = replace(loaded.spec, code=digests(objective))
     if "stopper" not in loaded.named:
         spec = replace(spec, stopper=usual_stopper(objective, spec.goals))
     if program is None and "resumable" not in loaded.named:
         spec = replace(spec, resumable=goes_on(objective))
     loaded = replace(loaded, spec=spec)
-    for note in loaded.notes:
+    for note in filter(None, (*loaded.notes, unread(options["objective"], spec.constraints))):
         say(note, err=True)
     name = loaded.spec.name
     if options["resume"] and not options["dry_run"] and name in check_store(loaded.store):

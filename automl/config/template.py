@@ -6,6 +6,7 @@ What is read is read as data: nothing in it is run.
 import json
 import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,13 +40,16 @@ seed: 0
 FOR_COMMAND: Final = """\
 # Tune {program}
 #
-#   automl sweep --dry-run {file} -- {command}
-#   automl sweep {file} -- {command}
+#   automl sweep --dry-run {file}
+#   automl sweep {file}
 #
 # The first line checks it and shows what would be tuned; the second runs it. How a command can
 # report in other ways, pause and go on: docs/guides/script.md.
 
 name: {name}
+
+# What each trial runs: {{NAME}} in braces becomes the value of that parameter.
+command: {command}
 
 # The metric that counts. {why}
 goals: {goal}
@@ -82,10 +86,8 @@ def name_of(file: str) -> str:
     return stem if NAME.fullmatch(stem) else "sweep"
 
 
-def for_command(
-    arguments: Sequence[str], file: str, metric: PrintedMetric | None = None
-) -> tuple[str, str]:
-    """A configuration that tunes the numbers of a command, and the command with braces.
+def for_command(arguments: Sequence[str], file: str, metric: PrintedMetric | None = None) -> str:
+    """A configuration that tunes the numbers of a command.
 
     Args:
         arguments: such as `python train.py --lr 0.001 --width=64`.
@@ -109,7 +111,6 @@ def for_command(
         if name in entries or name == "seed":  # each trial has one of its own
             words[place] = f"{before}{{{name}}}"
     lengths = [value for name, (value, *_) in numbers.items() if _is_any(name, LENGTHS)]
-    command = shell_line(words)
     space = [f"  {name}: {entry}" for name, entry in entries.items()]
     known = (*NOT_TUNED, *LENGTHS)
     others = [name for name in options if name not in entries and not _is_any(name, known)]
@@ -120,7 +121,7 @@ def for_command(
     text = FOR_COMMAND.format(
         program=arguments[_script(arguments)],
         file=file,
-        command=command,
+        command=json.dumps(words, ensure_ascii=False),
         name=name_of(file),
         space="\n".join(space),
         length=f"max_steps: {lengths[0]}  # the last step that a trial reports\n"
@@ -128,7 +129,7 @@ def for_command(
         else "",
         **_goal(metric),
     )
-    return text + TAIL, command
+    return text + TAIL
 
 
 def _goal(metric: PrintedMetric | None) -> Mapping[str, str]:
@@ -213,7 +214,7 @@ class WandbSweep:
     Args:
         space: by parameter an entry of `space:`, as plain data.
         settings: other keys of a configuration.
-        command: what to type after `--`.
+        command: of the program, as a shell takes it.
         notes: what was not carried over, or not exactly.
         as_json: whether the program reads its parameters from a JSON file.
     """
@@ -228,11 +229,12 @@ class WandbSweep:
         """A configuration with comments; `source` is the sweep's file, `file` its own."""
         lines = [
             f"# From {printable(source)}, a sweep of Weights & Biases",
-            f"#   automl sweep {file} -- {self.command}",
+            f"#   automl sweep {file}",
             "# The program prints each metric as `NAME: VALUE`, or writes JSON lines to the file",
             "# $AUTOML_REPORTS; `reports: {NAME: REGEX}` finds it in other output.",
             *(f"# Not carried over exactly: {printable(note)}" for note in self.notes),
             f"name: {name_of(file)}",
+            f"command: {json.dumps(shlex.split(self.command), ensure_ascii=False)}",
             *(f"{key}: {json.dumps(value)}" for key, value in self.settings.items()),
             "space:",
             *(f"  {name}: {json.dumps(entry)}" for name, entry in self.space.items()),

@@ -297,7 +297,8 @@ def create(
 def with_known_space(writer: Journal, wanted: SweepSpec) -> SweepSpec:
     """Go on with another specification, which then knows the space of the earlier trials.
 
-    If the space has changed, a note of kind "space" says how. The trials stay as they are.
+    If the space has changed, a note of kind "space" says how, and one of kind "code" what of the
+    objective. The trials stay as they are.
 
     Args:
         writer: of the sweep.
@@ -336,8 +337,21 @@ def with_known_space(writer: Journal, wanted: SweepSpec) -> SweepSpec:
                 ) from error
         check_sweep(spec)
         writer.note("space", "; ".join(changes(stored.space, wanted.space)))
+    if said := code_changed(stored, wanted, len(writer.trials)):
+        writer.note("code", said)
     writer.specify(spec)
     return spec
+
+
+def code_changed(stored: SweepSpec, wanted: SweepSpec, num_trials: int) -> str:
+    """What of the objective is not as it was when its trials ran, in words; "" for nothing."""
+    names = [n for n, digest in wanted.code.items() if stored.code.get(n, digest) != digest]
+    if not names or not num_trials:
+        return ""
+    return (
+        f"the code of {' and '.join(names)} has changed since trial {num_trials - 1}: trials "
+        "before and after are compared with each other; begin another sweep if they must not be"
+    )
 
 
 class Growth:
@@ -389,13 +403,6 @@ class Growth:
 
 def _asks(trial: Trial) -> Asks:
     return Asks(trial.params, trial.asked or {}, trial.state is TrialState.COMPLETED)
-
-
-# What a function names if it goes on from what an earlier attempt has saved.
-_GOES_ON = (
-    *("restore", "resumed", "LightGBMCallback", "LightningCallback"),
-    *("TransformersCallback", "XGBoostCallback"),
-)
 
 
 def check_spec(
@@ -452,38 +459,20 @@ def _check_objective(spec: SweepSpec, objective: Callable[[Any], Any] | None) ->
         ) from None
 
 
-def usual_stopper(objective: Callable[[Any], Any] | None, goals: Any) -> str:
-    """The stopper if none is named: `median` for a function that asks `trial.should_prune()`."""
-    prunes = objective is not None and _mentions(objective, "should_prune")
-    return "median" if prunes and len(parse_goals(goals)) == 1 else "none"
-
-
-def goes_on(objective: Callable[[Any], Any] | None) -> bool:
-    """Whether a function goes on from its checkpoint, so that a stopper may pause its trials.
-
-    It does if it calls `trial.restore`, reads `trial.resumed` or uses one of our callbacks, which
-    keep checkpoints. Otherwise its attribute `resumable` says so.
-    """
-    said = getattr(objective, "resumable", None)
-    return _mentions(objective, *_GOES_ON) if said is None else bool(said)
-
-
-def _mentions(objective: Any, *names: str) -> bool:
-    """Whether the code of a function, or of one of its module that it calls, names one of these."""
+def code_of(objective: Any) -> tuple[list[CodeType], dict[str, Any]]:
+    """The code of a function and of those of its module and class that it calls; and the module."""
     whole = objective.func if isinstance(objective, partial) else objective
-    function = getattr(whole, "__func__", whole)
-    if not hasattr(function, "__code__"):
-        function = vars(type(whole)).get("__call__")
+    call = whole if inspect.isroutine(whole) else vars(type(whole)).get("__call__")
+    function = getattr(call, "__func__", call)
     module = getattr(function, "__globals__", {})
-    codes: list[Any] = [getattr(function, "__code__", None)]
-    said: set[Any] = set()
+    known = {**vars(type(getattr(whole, "__self__", whole))), **module}
+    codes = [function.__code__] if hasattr(function, "__code__") else []
     for code in codes:  # which are added
-        if isinstance(code, CodeType):
-            said.update(code.co_names, code.co_consts)
-            called: list[Any] = [module.get(name) for name in code.co_names]
-            own = [f.__code__ for f in called if getattr(f, "__globals__", None) is module]
-            codes += [one for one in (*code.co_consts, *own) if one not in codes]
-    return not said.isdisjoint(names)
+        called: list[Any] = [known.get(name) for name in code.co_names]
+        own = [one.__code__ for one in called if getattr(one, "__globals__", None) is module]
+        inner = [one for one in code.co_consts if isinstance(one, CodeType)]
+        codes += [one for one in (*inner, *own) if one not in codes]
+    return codes, module
 
 
 def _check_ranks(spec: SweepSpec, dispatcher: str) -> None:

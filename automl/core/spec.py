@@ -288,6 +288,7 @@ class SweepSpec:
     artifacts_folder: str = ""
     dispatcher: str = ""
     folder: str = ""
+    code: Mapping[str, str] = field(default_factory=dict)  # digests of what trials run, by name
     paired: bool = False
     asked: Mapping[str, str] | None = None
     received: bool = field(default=False, compare=False)

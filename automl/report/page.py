@@ -187,6 +187,7 @@ def settings(record: Record) -> Rows:
         *((name.replace("_", " "), _shown(value)) for name, value in given if name not in APART),
         ("prior", _shown(record.spec.prior)),
         ("changes of the space", "; ".join(notes.get("space", ()))),
+        ("changes of the code", "; ".join(notes.get("code", ()))),
         ("GPUs", "; ".join(notes.get("gpus", ()))),
         ("learned from", record.spec.learned_from),
     ]

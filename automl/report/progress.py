@@ -167,6 +167,8 @@ class PlainLines:
                 if event.message == "interrupted":
                     how = "once more ends them at once"
                 self._once(snapshot, how, f"{why}: waits for running trials: {waiting}; {how}")
+        if snapshot.suggesting == "suggesting" and snapshot.num_slots and not waiting:
+            self._once(snapshot, "waits for a suggestion; the first one of a model takes seconds")
         is_first = not self.begun and not snapshot.events
         self.begun = self.begun or bool(snapshot.trials)
         for event in snapshot.events:

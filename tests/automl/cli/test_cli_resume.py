@@ -105,12 +105,15 @@ def test_what_a_configuration_names_is_not_typed_again(named: Path) -> None:
     assert "automl resume own --trials" in ran("resume", "own").stderr
     assert parsed("resume", "own", "--trials", "2")["num_completed"] == 2
     assert Ledger.open(".automl", readonly=True).spec("own").dispatcher == "inline"
-    ran("resume", "own", "--trials", "3")  # and again
+    for file in (named / "mine.py", named / "my program.py"):
+        file.write_text(file.read_text().replace("\n", "  # new\n"))
+    changed = ran("resume", "own", "--trials", "3").stderr  # and again
+    assert " has changed since trial 1: trials before and after are compared" in changed
     assert parsed("confirm", "own", "--seeds", "2", "--top", "2")["repeats"]
     typed = ("--name", "typed", "reports={loss: 'loss (.+)'}", *TRAIN)
     ran("sweep", "own.yaml", *typed)  # it goes before the named one
     said = refused("resume", "typed", "--trials", "2")
-    assert "a command, which is never read from the store; type it" in said
+    assert "a command that no configuration of yours has named; type it" in said
 
 
 def test_nothing_that_somebody_else_has_named_is_run(
