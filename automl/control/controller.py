@@ -23,9 +23,9 @@ from workers.protocol import DISPOSABLE, Asked, Event, Outcome, Report, StopRequ
 
 from .beginning import Growth, Plugins, artifacts_of, with_artifacts, with_known_space
 from .machine import MemoryGuard, StopSignals, lock_gpus, visible
-from .outcomes import COMMIT_SECONDS, Journal, Shutdown, ended
+from .outcomes import COMMIT_SECONDS, Journal, ended
 from .scheduler import Assigner, Scheduler
-from .steering import Requests
+from .steering import Requests, Shutdown
 
 MIN_POLL_SECONDS: Final = 0.005  # also while a free slot waits for a suggestion
 

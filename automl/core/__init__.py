@@ -16,7 +16,6 @@ from .events import (
     SpecChanged,
     SweepEvent,
     TrialEvent,
-    final_metrics,
 )
 from .goals import Constraint, Goal, parse_constraints, parse_goals
 from .resources import (
@@ -30,7 +29,7 @@ from .resources import (
     slot_resources,
 )
 from .spec import KEYS, SweepSpec, check_room, max_ranks, ranks_of
-from .state import ENQUEUE, Snapshot, SweepState
+from .state import ENQUEUE, Snapshot, SweepState, final_metrics
 from .trial import AGENT, ANEW, ReportLog, ReportPoint, Trial, TrialIndex, TrialState, without_held
 
 __all__ = [

@@ -497,7 +497,9 @@ class TrialIndex:
         number, known = trial.number, self.known
         self._open.pop(number, None)
         self.held.discard(number)
-        place = bisect_left(known, number, key=lambda one: one.number)
+        place = len(known)
+        if known and known[-1].number >= number:
+            place = bisect_left(known, number, key=lambda one: one.number)
         replaced = place < len(known) and known[place].number == number
         is_open = trial.state in (TrialState.WAITING, TrialState.RUNNING)
         known[place : place + replaced] = [] if is_open else [trial]

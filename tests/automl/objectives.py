@@ -41,7 +41,7 @@ def record(ledger: Ledger, sweep: str, *events: SweepEvent) -> None:
     """Apply events to a sweep that the ledger holds, and commit them together."""
     recorder = ledger._held[sweep]
     for event in events:
-        recorder.apply(event)
+        recorder.state.apply(event)
     recorder.commit()
 
 

@@ -16,7 +16,7 @@ from resealed import change_leases
 from automl.core.events import Proposed
 from automl.errors import StoreError, UsageError
 from automl.ledger import Ledger
-from automl.ledger.hold import locked
+from automl.ledger.ledger import locked
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_a_holder_on_another_host_is_alive_if_its_heartbeat_is_recent(
     taken = second.hold("test")
     with pytest.raises(StoreError, match="another controller has taken the sweep over"):
         old.commit()
-    taken.apply(Proposed(0, {"lr": 0.1}, "bayes"))
+    taken.state.apply(Proposed(0, {"lr": 0.1}, "bayes"))
     taken.commit()
     assert len(first.trials("test")) == 1
 

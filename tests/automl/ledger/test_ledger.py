@@ -167,7 +167,7 @@ def test_a_file_that_another_process_locks_is_a_store_error(tmp_path: Path, monk
     recorder = ledger.hold("nmt")
     blocker = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
-    recorder.apply(Proposed(0, {"lr": 0.1, "optimizer": "sgd"}, "bayes"))
+    recorder.state.apply(Proposed(0, {"lr": 0.1, "optimizer": "sgd"}, "bayes"))
     with pytest.raises(StoreError, match="locked by another process"):
         recorder.commit()
     assert len(Ledger.open(tmp_path).trials("nmt")) == 0  # reading takes no lock
