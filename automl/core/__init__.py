@@ -29,8 +29,8 @@ from .resources import (
     slot_resources,
 )
 from .spec import KEYS, SweepSpec, check_room, max_ranks, ranks_of
-from .state import ENQUEUE, Snapshot, SweepState, final_metrics
-from .trial import AGENT, ANEW, ReportLog, ReportPoint, Trial, TrialIndex, TrialState, without_held
+from .state import ENQUEUE, Snapshot, SweepState, TrialIndex, final_metrics
+from .trial import AGENT, ANEW, ReportLog, ReportPoint, Trial, TrialState, without_held
 
 __all__ = [
     "AGENT",
