@@ -12,10 +12,7 @@ import pytest
 from objectives import make_spec, patient, quick, run_inline, states
 
 from automl.control.controller import conduct
-from automl.core import text
-from automl.core.events import Command, Noted
-from automl.core.resources import Budget
-from automl.core.trial import Trial
+from automl.core import Budget, Command, Noted, Trial, text
 from automl.dispatch.inline import InlineDispatcher
 from automl.ledger import Ledger
 from automl.stopping import STOPPERS

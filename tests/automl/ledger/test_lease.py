@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import psutil
-import pytest
 
 from automl.ledger import Ledger
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
-
-@linux
 def test_a_closed_ledger_has_no_open_file(tmp_path: Path) -> None:
     kept = Ledger.open(tmp_path, create=True)
     assert kept.sweeps() == []

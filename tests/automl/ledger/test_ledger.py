@@ -10,11 +10,19 @@ from pathlib import Path
 import pytest
 from objectives import record
 
-from automl.core.events import Begun, Ended, Noted, Proposed
-from automl.core.goals import Constraint, Goal
-from automl.core.resources import Budget, Resources
-from automl.core.spec import SweepSpec
-from automl.core.trial import Trial, TrialState
+from automl.core import (
+    Begun,
+    Budget,
+    Constraint,
+    Ended,
+    Goal,
+    Noted,
+    Proposed,
+    Resources,
+    SweepSpec,
+    Trial,
+    TrialState,
+)
 from automl.errors import StoreError, UsageError
 from automl.ledger import Hold, Ledger
 from automl.ledger.database import FILE_NAME

@@ -13,8 +13,7 @@ import pytest
 from objectives import SPACE
 
 import automl
-from automl.core.state import TrialIndex
-from automl.core.trial import Trial, TrialState
+from automl.core import Trial, TrialIndex, TrialState
 from automl.errors import AutomlError
 from automl.suggesters.base import Suggester
 from automl.suggesters.domain import Domain
