@@ -284,7 +284,6 @@ class Requests:
     def _set_budget(self, command: Command) -> Answer:
         budget = checked_budget(replace(self._journal.spec.budget, **command.content))
         self._shutdown.reopen()
-        self._check_open()
         self._journal.specify(replace(self._journal.spec, budget=budget))
         self._scheduler.respecify(self._journal.spec)
         shown = [
@@ -458,8 +457,9 @@ class Shutdown:
         self.reason = "it is finished"
 
     def reopen(self) -> None:
-        """A finished sweep goes on."""
-        self.request = None
+        """A sweep that is finished, or about to be, goes on; an interrupted one does not."""
+        if self.request is StopRequest.STOP:
+            self.request, self.reason, self._deadline = None, "", math.inf
 
     def end(self, reason: str) -> None:
         """Finish the sweep if there is a reason, unless it is ending already."""
