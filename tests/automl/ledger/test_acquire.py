@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from objectives import make_spec
 from resealed import change_leases
@@ -103,3 +104,11 @@ def test_a_held_lock_without_a_holder_row_is_another_process(tmp_path: Path) -> 
     with pytest.raises(StoreError, match="'test' is held by another process: wait for it"):
         ledger.hold("test")
     lock.close()
+
+
+def test_a_closed_ledger_has_no_open_file(tmp_path: Path) -> None:
+    kept = Ledger.open(tmp_path, create=True)
+    assert kept.sweeps() == []
+    kept.close()
+    opened = {file.path for file in psutil.Process().open_files()}
+    assert not [path for path in opened if path.startswith(str(tmp_path))]
