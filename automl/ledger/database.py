@@ -421,7 +421,7 @@ def _explained(name: str, message: str) -> StoreError:
     return StoreError(f"{name}: {words}")
 
 
-Converters = Mapping[str, Callable[[Any], Any]]
+Converters = Sequence[tuple[str, Callable[[Any], Any]]]
 _CHUNK: Final = 1000  # records that are decoded at once
 
 
@@ -510,7 +510,7 @@ def _event(row: Any, content: dict[str, Any]) -> SweepEvent:
     for name, convert in _CONVERTERS.get(row.kind, ()):
         if content[name] is not None:
             content[name] = convert(content[name])
-    event = object.__new__(kind)
+    event: SweepEvent = object.__new__(kind)
     vars(event).update(content)
     return event
 
