@@ -5,15 +5,13 @@ torch is imported only if the attempt needs it: an objective that does not use i
 
 import importlib.util
 import json
-import math
 import platform
 import random
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from types import SimpleNamespace
 from typing import Any, Final, cast
@@ -39,8 +37,6 @@ from .protocol import Cause, Ending, Outcome, StopRequest, lost
 MIN_PEAK_BYTES: Final = 50_000_000  # of a function on the CPU, to be reported
 
 Objective = Callable[["Context"], Any]
-# If ranks fail differently, the first of these is the cause: one rank's failure breaks the others.
-_CAUSES = ("out_of_memory", "non_finite", "missing_metric", "timeout", "preempted", "crashed")
 
 
 def run(context: Context, objective: Objective | None = None) -> Outcome:
@@ -142,46 +138,6 @@ def _plain(value: Any) -> Any:
         return json.loads(json.dumps(value, default=described))
     except Exception:  # such as a mapping that contains itself
         return described(value)
-
-
-def combine(outcomes: Sequence[Outcome]) -> Outcome:
-    """Combine the outcomes of all ranks, in order of rank, into the outcome of the attempt.
-
-    It has the metrics and ending of rank 0, the largest memory, and the likeliest first cause of
-    failure.
-    """
-    first = outcomes[0]
-    failed = [outcome for outcome in outcomes if outcome.failure is not None]
-    peaks = [outcome.peak_memory_bytes for outcome in outcomes]
-    details = {key: value for key, value in first.details.items() if key != "traceback"}
-    worst = min(failed, key=_place_among_causes, default=first)
-    if "traceback" in worst.details:
-        details["traceback"] = worst.details["traceback"]
-    return replace(
-        first,
-        ending=worst.ending,
-        metrics={} if failed else first.metrics,
-        failure=worst.failure,
-        message=worst.message,
-        seconds=max(outcome.seconds for outcome in outcomes),
-        peak_memory_bytes=max((peak for peak in peaks if peak is not None), default=None),
-        details=details,
-        cause=worst.cause,
-        exit_status=worst.exit_status,
-        exception=worst.exception,
-        worker_lost=worst.worker_lost,
-        raised_at=worst.raised_at,
-        failed_at=None,
-    )
-
-
-def _place_among_causes(outcome: Outcome) -> tuple[int, bool, float]:
-    """Of failures of one kind that of a lost process is the cause, or else the earliest.
-
-    It broke the connections of the others.
-    """
-    at = math.inf if outcome.failed_at is None else outcome.failed_at
-    return _CAUSES.index(outcome.failure or "crashed"), not outcome.worker_lost, at
 
 
 def _prepare(*arguments: Any) -> Any:

@@ -22,7 +22,6 @@ from automl.core.text import (
 from automl.errors import AutomlError, UsageError
 from automl.ledger import Ledger
 from automl.report.record import Confirmation, Record, read_confirmation
-from automl.report.summary import print_answer
 from automl.report.terminal import SweepView, console, view
 from workers.command.goal_proposals import COLOURS
 from workers.protocol import LOGS, log_name
@@ -174,6 +173,8 @@ def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
         assert advice is not None, "there is a successful trial"
         emit(_best_object(snapshot, snapshot.best, advice, confirmation))
         return None
+    from automl.report.summary import print_answer  # `status` needs none of it
+
     print_answer(console(), record, more=True)
     return None
 

@@ -22,7 +22,7 @@ from automl.core.resources import checked_budget
 from automl.core.text import Typed, number, told_how_to_resume, why_early
 from automl.errors import AutomlError, UsageError
 from automl.ledger import Ledger
-from automl.ledger.hold import STALE_SECONDS
+from automl.ledger.ledger import STALE_SECONDS
 from automl.report.record import KIND, Confirmation, read_confirmation
 from automl.report.summary import print_summary
 from automl.report.terminal import console, view

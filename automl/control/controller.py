@@ -31,9 +31,9 @@ from .beginning import (
     with_known_space,
 )
 from .machine import MemoryGuard, StopSignals, lock_gpus, visible
-from .outcomes import COMMIT_SECONDS, Journal, Shutdown, ended
+from .outcomes import COMMIT_SECONDS, Journal, ended
 from .scheduler import Assigner, Scheduler
-from .steering import Requests
+from .steering import Requests, Shutdown
 
 MIN_POLL_SECONDS: Final = 0.005  # also while a free slot waits for a suggestion
 

@@ -2,21 +2,6 @@
 
 What a controller, an `Optimizer` or an import decides is built here. But commands are built by
 those who send them (`workflows`), `Started` and `Report` by those who run an attempt.
-
-A sweep ends, or begins no new trial, for these reasons only:
-
-| reason | effect |
-|---|---|
-| a person has asked it to stop | running trials stop, the sweep is finished |
-| the target, the time or the worker time is reached | the same |
-| the same error, or a kill from outside, again and again | the same |
-| no trial has a metric that a constraint bounds | the same |
-| the space is exhausted, all trials of the budget were begun | no new trial begins |
-| the recommendation is settled | the same |
-| no trial could end in the time that is left | the same, and no waiting one begins |
-| the first signal (Ctrl-C, SIGTERM), a suggester that fails | running trials are interrupted |
-
-An interrupted sweep can be resumed. At the second signal, or after 30 s, running trials are killed.
 """
 
 from __future__ import annotations
@@ -24,14 +9,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from automl.core import (
     ANEW,
-    GRACE_SECONDS,
     Answered,
     Begun,
     Closed,
@@ -43,20 +26,14 @@ from automl.core import (
     SpecChanged,
     SweepEvent,
     SweepSpec,
-    SweepState,
     Trial,
     TrialState,
     final_metrics,
 )
 from automl.core.arguments import json_data
-from automl.core.text import mistake_hint
 from automl.dispatch.base import Dispatcher
 from automl.dispatch.inline import AgentsDispatcher
-from automl.errors import AutomlError
-from automl.suggesters.queue import SuggestionQueue
 from workers.protocol import Ending, Outcome, Params, StopRequest
-
-from .machine import StopSignals
 
 if TYPE_CHECKING:
     from automl.ledger import Hold, Ledger
@@ -126,9 +103,9 @@ class Journal:
 
     def apply(self, event: SweepEvent) -> Trial | None:
         """The trial after the event; None if the event changes none."""
-        trial = self.hold.apply(event)
+        trial = self.state.apply(event)
         self._events.append(event)
-        if self.hold.uncommitted:
+        if self.state.unrecorded:
             self._oldest = min(self._oldest, time.monotonic())
         if trial is not None:
             self._observe(trial)
@@ -204,7 +181,7 @@ class Journal:
         """
         now = time.monotonic()
         late = self._effects or now - self._oldest >= patience
-        changed = bool(self.hold.uncommitted and late)
+        changed = bool(self.state.unrecorded and late)
         if changed or now - self._committed > HEARTBEAT_SECONDS:
             self.commit()
         effects, self._effects = self._effects, []
@@ -319,223 +296,3 @@ def _checked(state: TrialState, trial: Trial, outcome: Outcome, goals: Sequence[
         if not math.isfinite(metrics.get(goal.metric, 0.0)):
             return TrialState.FAILED, "non_finite", f"{goal.metric} is {metrics[goal.metric]}"
     return state, None, outcome.message
-
-
-USED_UP: Final = "its budget is used up"
-MAX_ALIKE: Final = 3  # failures, if nothing has succeeded
-_SUCCESSES: Final = (TrialState.COMPLETED, TrialState.STOPPED, TrialState.PAUSED)
-
-
-def reason_of_failures(state: SweepState, failed: Trial, since: float) -> str:
-    """Why the sweep must end after this trial, if failures like it are all that has come so far.
-
-    A success since the first of them is an answer, except to a kill from outside or a full disk. A
-    trial that runs may still succeed if it has reported, or has outlived a later one.
-
-    Args:
-        since: when this run of the sweep began; earlier failures do not count.
-    """
-    outside, succeeded = failed.ended_from_outside, any(map(_has_succeeded, state.trials))
-    mistake = failed.is_mistake and not succeeded
-    if failed.state is not TrialState.FAILED or not (mistake or outside):
-        return ""
-    ended = [trial for trial in state.trials if trial.ended is not None and trial.ended >= since]
-    ended.sort(key=lambda trial: trial.ended or 0.0, reverse=True)
-    row = takewhile(lambda trial: not _has_succeeded(trial), ended)
-    same = [one for one in row if one.state is TrialState.FAILED and one.error == failed.error]
-    alike = sum(trial.attempts if trial.died_by_itself else 1 for trial in same)
-    running = state.index.running
-    if alike < MAX_ALIKE or any(one.reports or one.number < failed.number for one in running):
-        return ""
-    failures = "attempts" if failed.died_by_itself else "trials"
-    between = " in between" if succeeded else ""
-    words = f"{alike} {failures} failed alike and none succeeded{between}"
-    return f"{words}: {failed.message}. {mistake_hint(failed)}".rstrip()
-
-
-def reason_of_constraints(state: SweepState) -> str:
-    """Why it must end if the first completed trials lack a metric that a constraint bounds.
-
-    A trial that was imported says nothing.
-    """
-    first = [one for one in state.trials if one.state is TrialState.COMPLETED and one.seconds > 0]
-    known = {name for trial in first for name in trial.metrics}
-    lacking = [str(one) for one in state.spec.constraints if one.metric not in known]
-    return (
-        f"{MAX_ALIKE} trials have completed, and none has the metric of the constraint "
-        f"{lacking[0]}; they have {', '.join(sorted(known))}"
-        if lacking and len(first) == MAX_ALIKE
-        else ""
-    )
-
-
-def reason_for_none(
-    state: SweepState,
-    suggestions: SuggestionQueue,
-    slots: Callable[[Mapping[str, Any]], int],
-    now: float,
-) -> str:
-    """Why no new trial begins; "" if one may.
-
-    Args:
-        suggestions: know what another trial may gain, and whether the space is exhausted.
-        slots: returns how many slots a configuration takes.
-    """
-    budget = state.spec.budget
-    if state.trials_left == 0:
-        return USED_UP
-    if suggestions.exhausted:
-        if not state.spec.space.parameters:
-            return (
-                "no space was given, and its objective asks for no parameter (trial.suggest_float)"
-            )
-        if limits := ", ".join(state.limits):
-            return f"every configuration within its limits was tried; the limits are on {limits}"
-        return "every configuration of its space was tried"
-    if budget.until == "settled" and (at := suggestions.settled()):
-        return (
-            "the recommendation is settled: going on is expected to improve it by at most "
-            f"{at.gain:.2g}, and its standard error is {at.error:.2g}"
-        )
-    return reason_of_time(state, slots, now)
-
-
-def reason_of_time(state: SweepState, slots: Callable[[Mapping[str, Any]], int], now: float) -> str:
-    """Why the next trial, a waiting or a new one, could not end in time; "" if it could."""
-    waiting = state.index.next_waiting
-    reason = state.reason_to_begin_none(now, slots(waiting.params) if waiting else 1)
-    return f"no further trial begins: {reason}" if reason else ""
-
-
-def _has_succeeded(trial: Trial) -> bool:
-    # A trial that was imported or never began says nothing.
-    return trial.state in _SUCCESSES and trial.seconds > 0
-
-
-class Shutdown:
-    """Asks trials to stop, one or all, and leaves each in the right state.
-
-    Args:
-        journal: of the sweep.
-        taken: number of the last record when the sweep was taken.
-        signals: count the signals that ask the sweep to stop.
-
-    Attributes:
-        request: how the sweep is ending; None while it goes on.
-        reason: why.
-    """
-
-    def __init__(self, journal: Journal, taken: int, signals: StopSignals) -> None:
-        self._journal, self._signals = journal, signals
-        self._taken, self._began = taken, journal.now
-        # Of running trials that were asked to stop: why, and whether a person has asked to pause.
-        self._asked: dict[int, tuple[str, bool]] = {}
-        self._deadline = math.inf
-        self._error: AutomlError | None = None
-        self.request: StopRequest | None = None
-        self.reason = ""
-
-    def check(self) -> None:
-        """Begin to end the sweep if it must end; kill running trials if they take too long."""
-        journal = self._journal
-        if self._signals.count and self.request is not StopRequest.INTERRUPT:
-            self._begin(StopRequest.INTERRUPT, "interrupted")
-        asked = journal.state.stop_number > self._taken  # not before this run of the sweep
-        reason = journal.state.reason_to_end(journal.now)
-        self.end("it was asked to stop" if asked else reason)
-        if self._signals.count > 1 or time.monotonic() > self._deadline:
-            message = "ended by force, together with the sweep"
-            for trial in journal.state.index.running:
-                if trial.lease is None:
-                    journal.dispatcher.kill(trial.number, trial.attempts, "preempted", message)
-                elif self.request is StopRequest.STOP:
-                    journal.move(trial, TrialState.STOPPED, "its agent has not ended it in time")
-
-    def stay(self) -> None:
-        """The sweep is finished already, and is held only to answer agents and people."""
-        self.request = StopRequest.STOP
-        self.reason = "it is finished"
-
-    def reopen(self) -> None:
-        """A finished sweep goes on."""
-        self.request = None
-
-    def end(self, reason: str) -> None:
-        """Finish the sweep if there is a reason, unless it is ending already."""
-        if reason and self.request is None:
-            self._begin(StopRequest.STOP, reason)
-
-    def end_after(self, ended: Trial) -> None:
-        """Finish the sweep if a trial that has ended is one failure too many."""
-        self.end(
-            reason_of_failures(self._journal.state, ended, self._began)
-            or reason_of_constraints(self._journal.state)
-        )
-
-    def fail(self, error: AutomlError) -> None:
-        """End the sweep by this error, which `finish` raises."""
-        self._error = error
-        self._begin(StopRequest.INTERRUPT, str(error))
-
-    def stop_trial(
-        self, trial: Trial, how: StopRequest, reason: str, *, held: bool = False
-    ) -> None:
-        """Ask a running trial to stop.
-
-        Args:
-            held: a person asks for a pause, so only a person resumes the trial.
-        """
-        journal = self._journal
-        if trial.lease is not None:  # its agent learns it with its next report
-            lease = replace(trial.lease, asked=how, reason=reason, held=held, at=journal.now)
-            journal.apply(lease)
-            return
-        self._asked[trial.number] = (reason, held)
-        journal.then(lambda: journal.dispatcher.stop(trial.number, trial.attempts, how))
-
-    def is_stopping(self, trial: Trial) -> bool:
-        """Whether a running trial was asked to stop."""
-        return trial.number in self._asked or bool(trial.lease and trial.lease.asked)
-
-    def explain(self, outcome: Outcome) -> Outcome:
-        """The outcome of a trial that was asked to stop, with the reason as its message."""
-        reason, held = self._asked.pop(outcome.trial, ("", False))
-        held = outcome.held or (held and outcome.ending is Ending.PAUSED)
-        obeyed = outcome.ending in (Ending.STOPPED, Ending.PAUSED)
-        return replace(outcome, message=outcome.message or (reason if obeyed else ""), held=held)
-
-    def finish(self, reason: str) -> None:
-        """Nothing runs any more: close the journal, with final states unless it can be resumed.
-
-        Args:
-            reason: why no trial begins, if nothing else has ended the sweep.
-
-        Raises:
-            AutomlError: the error that has ended the sweep.
-        """
-        if self._error is not None:
-            raise self._error
-        if self.request is StopRequest.INTERRUPT:
-            self._journal.close("interrupted", self.reason)
-            return
-        for trial in list(self._journal.trials):
-            if not trial.state.finished and trial.lease is None:
-                self._journal.move(trial, TrialState.STOPPED, "the sweep has ended")
-        self._journal.close("finished", self.reason or reason)
-
-    def abandon(self, state: str, reason: str) -> None:
-        """The controller fails: record that it is gone, if the ledger can still be written to."""
-        with suppress(AutomlError):
-            for trial in self._journal.state.index.running:
-                if trial.lease is None:
-                    self._journal.move(trial, TrialState.INTERRUPTED, "its controller failed")
-            self._journal.close(state, reason)
-
-    def _begin(self, how: StopRequest, reason: str) -> None:
-        self.request = how
-        self.reason = reason
-        self._deadline = time.monotonic() + GRACE_SECONDS
-        self._journal.note("end", reason)
-        for trial in self._journal.state.index.running:
-            if trial.lease is None or how is StopRequest.STOP:  # agents go on without a controller
-                self.stop_trial(trial, how, reason)

@@ -1,15 +1,25 @@
 """What runs next: trial 0, then resumed, retried and enqueued trials, then new ones."""
 
+from __future__ import annotations
+
 import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from automl.core import ENQUEUE, SweepSpec, Trial, TrialState, ranks_of, without_held
+from automl.core import (
+    ENQUEUE,
+    SweepSpec,
+    SweepState,
+    Trial,
+    TrialState,
+    ranks_of,
+    without_held,
+)
 from automl.core.ranking import MAX_SHARE
 from automl.dispatch.base import Dispatcher, GangShape
 from automl.errors import AutomlError, UsageError
@@ -22,8 +32,12 @@ from workers.files import Folder
 from workers.protocol import Assignment, Limits
 
 from .machine import MemoryGuard
-from .outcomes import USED_UP, Journal, Shutdown, fail, reason_for_none, reason_of_time
+from .outcomes import Journal, fail
 
+if TYPE_CHECKING:
+    from .steering import Shutdown
+
+USED_UP: Final = "its budget is used up"
 TIMEOUT_SECONDS: Final = 900.0  # of a workload, if the spec sets no time-out
 
 
@@ -384,3 +398,41 @@ class Scheduler:
         if reason not in ("", USED_UP) and not self._end_noted:
             self._end_noted = True
             self._journal.note("end", reason)
+
+
+def reason_for_none(
+    state: SweepState,
+    suggestions: SuggestionQueue,
+    slots: Callable[[Mapping[str, Any]], int],
+    now: float,
+) -> str:
+    """Why no new trial begins; "" if one may.
+
+    Args:
+        suggestions: know what another trial may gain, and whether the space is exhausted.
+        slots: returns how many slots a configuration takes.
+    """
+    budget = state.spec.budget
+    if state.trials_left == 0:
+        return USED_UP
+    if suggestions.exhausted:
+        if not state.spec.space.parameters:
+            return (
+                "no space was given, and its objective asks for no parameter (trial.suggest_float)"
+            )
+        if limits := ", ".join(state.limits):
+            return f"every configuration within its limits was tried; the limits are on {limits}"
+        return "every configuration of its space was tried"
+    if budget.until == "settled" and (at := suggestions.settled()):
+        return (
+            "the recommendation is settled: going on is expected to improve it by at most "
+            f"{at.gain:.2g}, and its standard error is {at.error:.2g}"
+        )
+    return reason_of_time(state, slots, now)
+
+
+def reason_of_time(state: SweepState, slots: Callable[[Mapping[str, Any]], int], now: float) -> str:
+    """Why the next trial, a waiting or a new one, could not end in time; "" if it could."""
+    waiting = state.index.next_waiting
+    reason = state.reason_to_begin_none(now, slots(waiting.params) if waiting else 1)
+    return f"no further trial begins: {reason}" if reason else ""

@@ -16,7 +16,6 @@ from .events import (
     SpecChanged,
     SweepEvent,
     TrialEvent,
-    final_metrics,
 )
 from .goals import Constraint, Goal, parse_constraints, parse_goals
 from .key_kinds import PluginChoice
@@ -40,8 +39,8 @@ from .spec import (
     max_ranks,
     ranks_of,
 )
-from .state import ENQUEUE, Snapshot, SweepState
-from .trial import AGENT, ANEW, ReportLog, ReportPoint, Trial, TrialIndex, TrialState, without_held
+from .state import ENQUEUE, Snapshot, SweepState, TrialIndex, final_metrics
+from .trial import AGENT, ANEW, ReportLog, ReportPoint, Trial, TrialState, without_held
 
 __all__ = [
     "AGENT",

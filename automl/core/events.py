@@ -1,30 +1,18 @@
-"""The events of a sweep, and the pure function `fold` that turns them into trials.
+"""The events of a sweep.
 
 Workers send `Started`, `Report` and `Asked` (workers.protocol); the controller adds the events
 below. A worker's `Outcome` is recorded inside `Ended`, with the decision of the controller on it.
-Folding is idempotent: a duplicate, or an event of an attempt that is over, changes nothing.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
-from automl.errors import AutomlError
-from workers.protocol import (
-    Asked,
-    Ending,
-    Metrics,
-    Outcome,
-    Params,
-    Report,
-    Started,
-    StopRequest,
-)
+from workers.protocol import Asked, Outcome, Params, Report, Started, StopRequest
 
-from .trial import ANEW, ReportLog, ReportPoint, Trial, TrialState, check_transition
+from .trial import TrialState
 
 GRACE_SECONDS: Final = 30.0  # for running trials, once a note "end" says that the sweep ends
 
@@ -222,171 +210,3 @@ SweepEvent = (
 )
 TrialEvent = Report | Asked | Proposed | Begun | Started | Ended | Moved | Leased  # of a trial
 OF_TRIALS: Final = get_args(TrialEvent)  # of a tuple `isinstance` takes a fifth of the time
-
-
-def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
-    """The trial after the event; the same object if the event changes nothing.
-
-    Raises:
-        AutomlError: the event cannot follow the earlier events of the trial.
-    """
-    if not isinstance(event, OF_TRIALS):
-        return trial
-    if isinstance(event, Proposed):
-        return trial or Trial(
-            event.trial,
-            dict(event.params),
-            source=event.source,
-            replicate_of=event.replicate_of,
-        )
-    if trial is None:
-        raise AutomlError(f"trial {event.trial} was never proposed, got {type(event).__name__}")
-    if isinstance(event, Begun):
-        return _begin(trial, event)
-    if isinstance(event, Moved):
-        return _move(trial, event)
-    attempt = event.outcome.attempt if isinstance(event, Ended) else event.attempt
-    if trial.state is not TrialState.RUNNING or attempt != trial.attempts:
-        return trial
-    if isinstance(event, Report):
-        return _report(trial, event)
-    if isinstance(event, Asked):
-        return _ask(trial, event)
-    if isinstance(event, Ended):
-        return _end(trial, event)
-    if isinstance(event, Leased):
-        return _changed(trial, lease=event)
-    if event.worker in ("", trial.worker):
-        return trial
-    return _changed(trial, worker=event.worker)
-
-
-def lineage(points: ReportLog, point: ReportPoint) -> ReportLog:
-    """Add a report, in order of attempt and sequence; the same log if it is a duplicate.
-
-    The first report of a later attempt removes earlier reports from that step on: they were made
-    after the checkpoint from which the attempt resumed.
-    """
-    last = points.last
-    if last is not None and last.attempt < point.attempt:
-        kept = [known for known in points if known.step < point.step]
-        points = points if len(kept) == len(points) else ReportLog(kept)
-        last = points.last
-    if last is None or last.key < point.key:
-        return points.with_added(point)
-    place = bisect_left(points, point.key, key=lambda known: known.key)
-    if points[place].key == point.key:
-        return points
-    return ReportLog((*points[:place], point, *points[place:]))
-
-
-def reported(points: Iterable[ReportPoint]) -> dict[str, float]:
-    """The newest value of every reported metric."""
-    return {metric: value for point in points for metric, value in point.metrics.items()}
-
-
-def final_metrics(trial: Trial, outcome: Outcome) -> Metrics:
-    """Reported metrics updated by returned ones, and the controller's own if they are missing."""
-    metrics = {**reported(trial.reports), **outcome.metrics}
-    measured = {
-        "seconds": outcome.seconds + (0.0 if outcome.details.get(ANEW) else trial.seconds),
-        "peak_memory_bytes": _peak(trial, outcome),
-        "estimated_memory_bytes": outcome.estimated_memory_bytes,
-    }
-    own = {n: float(v) for n, v in measured.items() if v is not None and n not in metrics}
-    return metrics | own
-
-
-def _changed(trial: Trial, **fields: Any) -> Trial:
-    """The trial with other values of some fields: `dataclasses.replace` in a fifth of the time."""
-    changed = object.__new__(Trial)
-    vars(changed).update(vars(trial), **fields)
-    return changed
-
-
-def _peak(trial: Trial, outcome: Outcome) -> int | None:
-    peaks = (trial.peak_memory_bytes, outcome.peak_memory_bytes)
-    return max((peak for peak in peaks if peak is not None), default=None)
-
-
-def _begin(trial: Trial, event: Begun) -> Trial:
-    if event.attempt <= trial.attempts:
-        return trial
-    if event.attempt != trial.attempts + 1:
-        raise AutomlError(
-            f"attempt {event.attempt} of trial {trial.number} cannot follow attempt "
-            f"{trial.attempts}: one is missing"
-        )
-    check_transition(trial.state, TrialState.RUNNING)
-    return _changed(
-        trial,
-        state=TrialState.RUNNING,
-        attempts=event.attempt,
-        started=event.at if trial.started is None else trial.started,
-        held=False,
-        returned=(),
-    )
-
-
-def _report(trial: Trial, event: Report) -> Trial:
-    point = ReportPoint(event.step, event.metrics, event.seconds, event.attempt, event.sequence)
-    points = lineage(trial.reports, point)
-    if points is trial.reports:
-        return trial
-    in_order = len(points) == len(trial.reports) + 1 and points.last is point
-    metrics = {**trial.metrics, **event.metrics} if in_order else reported(points)
-    return _changed(trial, reports=points, metrics=metrics)
-
-
-def _ask(trial: Trial, event: Asked) -> Trial:
-    name, asked = event.parameter["name"], {**event.parameter, "line": event.line}
-    if (trial.asked or {}).get(name) == asked and trial.params[name] == event.params[name]:
-        return trial
-    params, ranges = {**trial.params, **event.params}, {**(trial.asked or {}), name: asked}
-    return _changed(trial, params=params, asked=ranges)
-
-
-def _end(trial: Trial, event: Ended) -> Trial:
-    check_transition(trial.state, event.state)
-    outcome = event.outcome
-    is_retried = event.state is TrialState.WAITING and outcome.ending is Ending.FAILED
-    estimated = outcome.estimated_memory_bytes
-    params = trial.params
-    if trial.asked is not None and event.state.finished:  # what nobody asked for had no effect
-        params = {name: params[name] for name in trial.asked}
-    return _changed(
-        trial,
-        params=params,
-        state=event.state,
-        metrics=final_metrics(trial, outcome),
-        returned=tuple(outcome.metrics),
-        failure=event.failure if event.state is TrialState.FAILED else None,
-        message=event.message,
-        seconds=trial.seconds + outcome.seconds,
-        peak_memory_bytes=_peak(trial, outcome),
-        ended=event.at if event.state.finished else None,
-        details={**trial.details, **outcome.details},
-        retries=trial.retries + is_retried,
-        held=outcome.held,
-        pruned=outcome.pruned,
-        lease=None,
-        cause=outcome.cause,
-        exit_status=outcome.exit_status,
-        exception=outcome.exception or trial.exception,
-        raised_at=outcome.raised_at,
-        estimated_memory_bytes=trial.estimated_memory_bytes if estimated is None else estimated,
-    )
-
-
-def _move(trial: Trial, event: Moved) -> Trial:
-    if event.state is trial.state:
-        return trial
-    check_transition(trial.state, event.state)
-    return _changed(
-        trial,
-        state=event.state,
-        lease=None,
-        message=event.reason,
-        seconds=trial.seconds + event.seconds,
-        ended=event.at if event.state.finished else None,
-    )

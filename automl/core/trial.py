@@ -1,4 +1,4 @@
-"""A trial, its reports, the state machine that its events drive, and an index by state.
+"""A trial, its reports, and the state machine that its events drive.
 
     waiting -> running -> completed | stopped | failed | paused | interrupted
     paused -> waiting | stopped
@@ -452,56 +452,3 @@ def check_transition(before: TrialState, after: TrialState) -> None:
         raise AutomlError(
             f"a trial cannot go from {before} to {after}; from {before} it can go to: {allowed}"
         )
-
-
-class TrialIndex:
-    """The trials of a sweep by state.
-
-    Attributes:
-        known: finished, paused and interrupted trials, by number.
-        held: numbers of those that people have paused.
-    """
-
-    def __init__(self) -> None:
-        self.known: list[Trial] = []
-        self.held: set[int] = set()
-        self._open: dict[int, Trial] = {}  # waiting and running
-
-    @property
-    def pending(self) -> list[Trial]:
-        """Waiting and running trials, by number."""
-        return [self._open[number] for number in sorted(self._open)]
-
-    @property
-    def running(self) -> list[Trial]:
-        """Running trials, in no order."""
-        return [trial for trial in self._open.values() if trial.state is TrialState.RUNNING]
-
-    @property
-    def leased(self) -> list[tuple[Trial, Leased]]:
-        """Running trials that agents hold, with their leases, in no order."""
-        return [(trial, trial.lease) for trial in self.running if trial.lease is not None]
-
-    @property
-    def waiting(self) -> list[Trial]:
-        """Waiting trials, by number."""
-        return [trial for trial in self.pending if trial.state is TrialState.WAITING]
-
-    @property
-    def next_waiting(self) -> Trial | None:
-        """The waiting trial with the lowest number."""
-        return next(iter(self.waiting), None)
-
-    def update(self, trial: Trial) -> None:
-        """Add a new trial, or replace one that has changed."""
-        number, known = trial.number, self.known
-        self._open.pop(number, None)
-        self.held.discard(number)
-        place = bisect_left(known, number, key=lambda one: one.number)
-        replaced = place < len(known) and known[place].number == number
-        is_open = trial.state in (TrialState.WAITING, TrialState.RUNNING)
-        known[place : place + replaced] = [] if is_open else [trial]
-        if is_open:
-            self._open[number] = trial
-        elif trial.held:
-            self.held.add(number)

@@ -1,6 +1,5 @@
 """The ledger: the log of every sweep, and the views that follow from it."""
 
-from .hold import Hold
-from .ledger import Ledger, SweepInfo
+from .ledger import Hold, Ledger, SweepInfo
 
 __all__ = ["Hold", "Ledger", "SweepInfo"]

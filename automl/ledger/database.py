@@ -421,7 +421,7 @@ def _explained(name: str, message: str) -> StoreError:
     return StoreError(f"{name}: {words}")
 
 
-Converters = Mapping[str, Callable[[Any], Any]]
+Converters = Sequence[tuple[str, Callable[[Any], Any]]]
 _CHUNK: Final = 1000  # records that are decoded at once
 
 
@@ -507,7 +507,11 @@ def _event(row: Any, content: dict[str, Any]) -> SweepEvent:
     kind = _KINDS[row.kind]
     if kind is Command:
         content["sent"] = row.recorded
-    event: SweepEvent = kind(**_converted(content, _CONVERTERS.get(row.kind, {})))
+    for name, convert in _CONVERTERS.get(row.kind, ()):
+        if content[name] is not None:
+            content[name] = convert(content[name])
+    event: SweepEvent = object.__new__(kind)
+    vars(event).update(content)
     return event
 
 
@@ -524,15 +528,21 @@ def _floats(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _outcome(content: dict[str, Any]) -> Outcome:
-    return Outcome(**_converted(content, {"ending": Ending, "metrics": _floats, "cause": Cause}))
+    content["ending"] = Ending(content["ending"])
+    content["metrics"] = _floats(content["metrics"])
+    if content["cause"] is not None:
+        content["cause"] = Cause(content["cause"])
+    event = object.__new__(Outcome)
+    vars(event).update(content)
+    return event
 
 
 _KINDS: Final[Mapping[str, type]] = {kind.__name__: kind for kind in get_args(SweepEvent)}
 _CONVERTERS: Final[Mapping[str, Converters]] = {
-    "Report": {"metrics": _floats, "seconds": float},
-    "Proposed": {"params": plain_params},
-    "Asked": {"params": plain_params},
-    "Ended": {"state": TrialState, "outcome": _outcome},
-    "Moved": {"state": TrialState},
-    "Leased": {"asked": StopRequest},
+    "Report": [("metrics", _floats), ("seconds", float)],
+    "Proposed": [("params", plain_params)],
+    "Asked": [("params", plain_params)],
+    "Ended": [("state", TrialState), ("outcome", _outcome)],
+    "Moved": [("state", TrialState)],
+    "Leased": [("asked", StopRequest)],
 }

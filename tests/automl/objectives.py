@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from automl import sweeps
-from automl.core.events import Command, SweepEvent
-from automl.core.goals import parse_constraints, parse_goals
-from automl.core.resources import Budget
-from automl.core.spec import SweepSpec
-from automl.core.state import Snapshot
+from automl.core import (
+    Budget,
+    Command,
+    Snapshot,
+    SweepEvent,
+    SweepSpec,
+    parse_constraints,
+    parse_goals,
+)
 from automl.ledger import Ledger
 from search_spaces import Choice, Float, Space
 from workers.context import Context
@@ -41,7 +45,7 @@ def record(ledger: Ledger, sweep: str, *events: SweepEvent) -> None:
     """Apply events to a sweep that the ledger holds, and commit them together."""
     recorder = ledger._held[sweep]
     for event in events:
-        recorder.apply(event)
+        recorder.state.apply(event)
     recorder.commit()
 
 

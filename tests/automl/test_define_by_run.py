@@ -19,7 +19,7 @@ import pytest
 import automl
 from automl.cli.common import load_objective
 from automl.core import TrialState
-from automl.core.events import fold
+from automl.core.state import fold
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.sweeps import Objective

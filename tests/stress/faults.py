@@ -9,7 +9,7 @@ from automl.control.controller import Controller
 from automl.control.outcomes import Journal
 from automl.core.events import Ended, Proposed
 from automl.dispatch.inline import InlineDispatcher
-from automl.ledger import Hold, hold
+from automl.ledger import Hold
 from automl.suggesters.proposer import Proposer
 from workers.protocol import Outcome, Report, Started
 
@@ -58,7 +58,7 @@ def arm(point: str, skip: int = 0) -> None:
         lambda _, event, *__: isinstance(event, Started) and killer.passed("running"),
     )
     _after(Hold, "_renew", lambda *_: killer.passed("renewing"))
-    _after(hold, "append", lambda *args: args[-1] and killer.passed("writing"))
+    _after(Hold, "_write_once", lambda hold, *_: hold._tried and killer.passed("writing"))
     _after(Journal, "close", lambda *_: killer.passed("finished"))
     _commits(killer)
 
@@ -67,7 +67,7 @@ def _commits(killer: Killer) -> None:
     commit = Hold.commit
 
     def wrapped(self: Hold, *args: Any, **kwargs: Any) -> None:
-        events = list(self.uncommitted)
+        events = list(self.state.unrecorded)
         commit(self, *args, **kwargs)
         if any(isinstance(event, Proposed) for event in events):
             killer.passed("recorded")

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from automl.config import load
-from automl.core.arguments import parse_duration
-from automl.core.goals import parse_constraints, parse_goals
+from automl.core import parse_constraints, parse_duration, parse_goals
 from automl.errors import UsageError
 from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware

@@ -22,7 +22,8 @@ from workers.protocol import (
     Outcome,
     StopRequest,
 )
-from workers.run import combine, run
+from workers.run import run
+from workers.runtime.processes import combine
 
 
 def raiser(error):

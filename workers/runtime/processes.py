@@ -5,6 +5,7 @@ The ranks themselves make their process group there (`workers.ranks.connect`).
 """
 
 import logging
+import math
 import os
 import re
 import signal
@@ -37,7 +38,7 @@ from workers.protocol import (
     lost,
     open_log,
 )
-from workers.run import Objective, combine
+from workers.run import Objective
 
 from .devices import environment_of
 from .parent import ALL, ENVIRONMENT, News, end_session, pickle_objective
@@ -53,6 +54,15 @@ _BOOT: Final = (
     "import sys; name, *given = sys.argv[1:8]; "
     "sys.path[:], sys.argv[:] = sys.argv[8:], [name]; "
     "from workers.runtime.parent import ForkServer; ForkServer(*given[:-1]).serve(given[-1])"
+)
+# If ranks fail differently, the first of these is the cause: one rank's failure breaks the others.
+_CAUSES: Final = (
+    "out_of_memory",
+    "non_finite",
+    "missing_metric",
+    "timeout",
+    "preempted",
+    "crashed",
 )
 _LOG: Final = logging.getLogger(__name__)
 
@@ -437,6 +447,46 @@ class Gang:
         seconds = outcome.seconds or time.monotonic() - self._begun
         self.outcome = replace(outcome, seconds=seconds)
         return [self.outcome]
+
+
+def combine(outcomes: Sequence[Outcome]) -> Outcome:
+    """Combine the outcomes of all ranks, in order of rank, into the outcome of the attempt.
+
+    It has the metrics and ending of rank 0, the largest memory, and the likeliest first cause of
+    failure.
+    """
+    first = outcomes[0]
+    failed = [outcome for outcome in outcomes if outcome.failure is not None]
+    peaks = [outcome.peak_memory_bytes for outcome in outcomes]
+    details = {key: value for key, value in first.details.items() if key != "traceback"}
+    worst = min(failed, key=_place_among_causes, default=first)
+    if "traceback" in worst.details:
+        details["traceback"] = worst.details["traceback"]
+    return replace(
+        first,
+        ending=worst.ending,
+        metrics={} if failed else first.metrics,
+        failure=worst.failure,
+        message=worst.message,
+        seconds=max(outcome.seconds for outcome in outcomes),
+        peak_memory_bytes=max((peak for peak in peaks if peak is not None), default=None),
+        details=details,
+        cause=worst.cause,
+        exit_status=worst.exit_status,
+        exception=worst.exception,
+        worker_lost=worst.worker_lost,
+        raised_at=worst.raised_at,
+        failed_at=None,
+    )
+
+
+def _place_among_causes(outcome: Outcome) -> tuple[int, bool, float]:
+    """Of failures of one kind that of a lost process is the cause, or else the earliest.
+
+    It broke the connections of the others.
+    """
+    at = math.inf if outcome.failed_at is None else outcome.failed_at
+    return _CAUSES.index(outcome.failure or "crashed"), not outcome.worker_lost, at
 
 
 def run_gang(

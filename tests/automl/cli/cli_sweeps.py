@@ -78,7 +78,7 @@ def recorded(folder: Path, spec: SweepSpec, events: list[SweepEvent]) -> str:
     ledger = Ledger.open(folder, create=True)
     recorder = ledger.hold(ledger.create_sweep(spec))
     for event in events:
-        recorder.apply(event)
+        recorder.state.apply(event)
     recorder.commit(2.0)
     ledger.close()
     return str(folder)

@@ -10,11 +10,7 @@ import pytest
 
 import automl
 from automl import sweeps
-from automl.core.goals import parse_goals
-from automl.core.resources import Budget
-from automl.core.spec import SweepSpec
-from automl.core.state import Snapshot
-from automl.core.trial import Trial, TrialState
+from automl.core import Budget, Snapshot, SweepSpec, Trial, TrialState, parse_goals
 from automl.ledger import Ledger
 from automl.stopping import STOPPERS
 from automl.stopping.base import Decision, Stopper

@@ -12,7 +12,7 @@ import pytest
 from objectives import make_spec, quick, run_inline, states
 
 import automl
-from automl.control.outcomes import reason_of_failures
+from automl.control.steering import reason_of_failures
 from automl.core import Noted, SweepState, Trial, TrialState
 from automl.ledger import Ledger
 from automl.result import Result

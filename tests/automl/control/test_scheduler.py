@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from objectives import make_spec, run_inline, states
 
-from automl.core.events import Noted
-from automl.core.trial import Trial, TrialState
+from automl.core import Noted, Trial, TrialState
 from automl.errors import AutomlError
 from automl.ledger import Ledger
 from automl.stopping import STOPPERS

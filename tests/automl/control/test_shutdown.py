@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,9 @@ from typing import Any
 import pytest
 from objectives import make_spec, patient, quick, run_inline, states
 
+from automl.control import steering
 from automl.control.controller import conduct
-from automl.core import text
-from automl.core.events import Command, Noted
-from automl.core.resources import Budget
-from automl.core.trial import Trial
+from automl.core import Budget, Command, Noted, Trial, text
 from automl.dispatch.inline import InlineDispatcher
 from automl.ledger import Ledger
 from automl.stopping import STOPPERS
@@ -125,3 +124,21 @@ def test_a_signal_ends_the_wait_for_workers(ledger: Ledger) -> None:
     snapshot = conduct(make_spec(trials=3), ledger, InlineDispatcher, start)
     assert (text.sweep_state(snapshot), states(snapshot)) == ("interrupted", ["waiting"])
     assert run_inline(ledger, make_spec(trials=3), resume=True).state == "finished"
+
+
+def test_a_sweep_whose_budget_is_raised_while_it_ends_goes_on(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What runs from then on is not killed once the time to end has passed."""
+    monkeypatch.setattr(steering, "GRACE_SECONDS", 0.8)
+
+    def objective(trial: Context) -> Any:
+        if trial.number == 0:
+            patient(trial)
+            ledger.append("test", Command("budget", {"time": None, "trials": 3}))
+        time.sleep(0.7)  # the controller serves meanwhile
+        return None if trial.report(step=99, loss=1.0) else {}
+
+    snapshot = run_inline(ledger, make_spec(budget=Budget(time=0.2)), objective)
+    assert states(snapshot) == ["stopped", "completed", "completed"]
+    assert (snapshot.reason, snapshot.trials[2].attempts) == ("its budget is used up", 1)

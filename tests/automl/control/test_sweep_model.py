@@ -30,7 +30,7 @@ from sweep_model import FINISHED, Model, Row, facts, facts_of, sweep_of
 from automl.control.controller import attend
 from automl.control.outcomes import Journal, ended
 from automl.core import Command, Noted, TrialState
-from automl.ledger import Ledger, hold
+from automl.ledger import Ledger
 from automl.ledger.database import Database, HeldError
 from workers.protocol import Ending, Outcome, Report, Started, StopRequest
 
@@ -65,7 +65,7 @@ class World:
     def patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         clock = Database.clock
         monkeypatch.setattr(Database, "clock", lambda *it: clock(*it) + self.passed)
-        monkeypatch.setattr(hold, "process_started", lambda pid: 10.0 * self.process)
+        monkeypatch.setattr(f"{Ledger.__module__}.process_started", lambda pid: 10.0 * self.process)
 
     @property
     def passed(self) -> float:

@@ -5,11 +5,16 @@ from typing import Any
 import pytest
 from objectives import make_spec
 
-from automl.core import Begun, Created, Ended, Proposed
-from automl.core.goals import parse_goals
-from automl.core.resources import Budget
-from automl.core.state import SweepState
-from automl.core.trial import TrialState
+from automl.core import (
+    Begun,
+    Budget,
+    Created,
+    Ended,
+    Proposed,
+    SweepState,
+    TrialState,
+    parse_goals,
+)
 from workers.protocol import Ending, Outcome
 
 DONE = TrialState.COMPLETED

@@ -9,8 +9,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from automl.core import Goal, ReportLog, ReportPoint, Trial, TrialState, ranking
-from automl.core.goals import parse_constraints, parse_goals
+from automl.core import (
+    Goal,
+    ReportLog,
+    ReportPoint,
+    Trial,
+    TrialState,
+    parse_constraints,
+    parse_goals,
+    ranking,
+)
 from automl.core.trial import LearningCurve, violation
 
 VALUES = st.sampled_from([-2.0, -1.0, -0.0, 0.0, 1.0, 2.0, math.nan, math.inf])

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from automl.core.events import Begun, Ended, Moved, Proposed, SweepEvent, fold
+from automl.core.events import Begun, Ended, Moved, Proposed, SweepEvent
+from automl.core.state import fold
 from automl.core.trial import TRANSITIONS, Trial, TrialState, check_transition
 from automl.errors import AutomlError
 from workers.protocol import Ending, Outcome, Report, Started

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from automl.core.arguments import parse_duration
-from automl.core.goals import Constraint, Goal
+from automl.core import Constraint, Goal, parse_duration
 
 SECONDS = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
 

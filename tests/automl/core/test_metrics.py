@@ -7,8 +7,7 @@ import json
 import pytest
 
 import automl
-from automl.core.goals import Goal, parse_constraints, parse_goals
-from automl.core.spec import SweepSpec
+from automl.core import Goal, SweepSpec, parse_constraints, parse_goals
 from search_spaces import Float, Space
 from workers.protocol import Metric
 

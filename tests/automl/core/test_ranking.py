@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import math
 
-from automl.core import ranking
-from automl.core.goals import parse_constraints, parse_goals
-from automl.core.trial import ReportPoint, Trial, TrialState
+from automl.core import ReportPoint, Trial, TrialState, parse_constraints, parse_goals, ranking
 
 DONE = TrialState.COMPLETED
 

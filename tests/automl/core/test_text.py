@@ -7,10 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from automl.core import text
-from automl.core.goals import Goal, parse_constraints
-from automl.core.state import Snapshot
-from automl.core.trial import Trial, TrialState
+from automl.core import Goal, Snapshot, Trial, TrialState, parse_constraints, text
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from objectives import make_spec
 
-from automl.core import SweepSpec
-from automl.core.resources import WorkerRange, read_workers
+from automl.core import SweepSpec, WorkerRange, read_workers
 from automl.errors import UsageError
 
 

@@ -18,11 +18,7 @@ from objectives import SPACE, dying, loss_of, make_spec, quick
 
 import automl
 from automl import sweeps
-from automl.core.events import Ended
-from automl.core.resources import Resources
-from automl.core.spec import SweepSpec
-from automl.core.state import Snapshot
-from automl.core.trial import TrialState
+from automl.core import Ended, Resources, Snapshot, SweepSpec, TrialState
 from automl.dispatch.base import Dispatcher
 from automl.dispatch.inline import InlineDispatcher
 from automl.dispatch.simulated import SimulatedDispatcher

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from objectives import make_spec, run_inline, states
 
-from automl.core.state import Snapshot
-from automl.core.trial import TrialState
+from automl.core import Snapshot, TrialState
 from automl.errors import StoreError, StoreFailure
 from automl.ledger import Hold, Ledger
 from workers.context import Context

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from objectives import make_spec
 from resealed import change_leases
@@ -16,7 +17,7 @@ from resealed import change_leases
 from automl.core.events import Proposed
 from automl.errors import StoreError, UsageError
 from automl.ledger import Ledger
-from automl.ledger.hold import locked
+from automl.ledger.ledger import locked
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def test_a_holder_on_another_host_is_alive_if_its_heartbeat_is_recent(
     taken = second.hold("test")
     with pytest.raises(StoreError, match="another controller has taken the sweep over"):
         old.commit()
-    taken.apply(Proposed(0, {"lr": 0.1}, "bayes"))
+    taken.state.apply(Proposed(0, {"lr": 0.1}, "bayes"))
     taken.commit()
     assert len(first.trials("test")) == 1
 
@@ -103,3 +104,11 @@ def test_a_held_lock_without_a_holder_row_is_another_process(tmp_path: Path) -> 
     with pytest.raises(StoreError, match="'test' is held by another process: wait for it"):
         ledger.hold("test")
     lock.close()
+
+
+def test_a_closed_ledger_has_no_open_file(tmp_path: Path) -> None:
+    kept = Ledger.open(tmp_path, create=True)
+    assert kept.sweeps() == []
+    kept.close()
+    opened = {file.path for file in psutil.Process().open_files()}
+    assert not [path for path in opened if path.startswith(str(tmp_path))]

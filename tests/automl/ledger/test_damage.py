@@ -15,8 +15,7 @@ from click.testing import CliRunner
 from objectives import make_spec, record
 
 from automl.cli import cli
-from automl.core.events import Begun, Command, Ended, Proposed
-from automl.core.trial import TrialState
+from automl.core import Begun, Command, Ended, Proposed, TrialState
 from automl.errors import StoreError
 from automl.ledger import Ledger
 from automl.ledger.database import FILE_NAME, VERSION

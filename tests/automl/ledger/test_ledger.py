@@ -10,11 +10,19 @@ from pathlib import Path
 import pytest
 from objectives import record
 
-from automl.core.events import Begun, Ended, Noted, Proposed
-from automl.core.goals import Constraint, Goal
-from automl.core.resources import Budget, Resources
-from automl.core.spec import SweepSpec
-from automl.core.trial import Trial, TrialState
+from automl.core import (
+    Begun,
+    Budget,
+    Constraint,
+    Ended,
+    Goal,
+    Noted,
+    Proposed,
+    Resources,
+    SweepSpec,
+    Trial,
+    TrialState,
+)
 from automl.errors import StoreError, UsageError
 from automl.ledger import Hold, Ledger
 from automl.ledger.database import FILE_NAME
@@ -167,7 +175,7 @@ def test_a_file_that_another_process_locks_is_a_store_error(tmp_path: Path, monk
     recorder = ledger.hold("nmt")
     blocker = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
-    recorder.apply(Proposed(0, {"lr": 0.1, "optimizer": "sgd"}, "bayes"))
+    recorder.state.apply(Proposed(0, {"lr": 0.1, "optimizer": "sgd"}, "bayes"))
     with pytest.raises(StoreError, match="locked by another process"):
         recorder.commit()
     assert len(Ledger.open(tmp_path).trials("nmt")) == 0  # reading takes no lock

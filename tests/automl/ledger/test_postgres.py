@@ -65,10 +65,10 @@ def test_a_lease_that_ran_out_is_taken_and_the_old_holder_is_fenced_off(
         second.hold("test")  # it gave a sign of life a moment ago
     change_holder(url, heartbeat=time.time() - 3600)
     new = second.hold("test")
-    old.apply(Proposed(1, {"lr": 0.9}, "bayes"))
+    old.state.apply(Proposed(1, {"lr": 0.9}, "bayes"))
     with pytest.raises(StoreError, match="another controller has taken the sweep over"):
         old.commit()
-    new.apply(Proposed(1, {"lr": 0.2}, "bayes"))
+    new.state.apply(Proposed(1, {"lr": 0.2}, "bayes"))
     new.commit()
     assert [trial.params["lr"] for trial in second.trials("test")] == [0.1, 0.2]
     first.release("test")  # which must not free what the other one holds

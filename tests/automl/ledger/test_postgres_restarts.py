@@ -10,8 +10,7 @@ import pytest
 from objectives import loss_of, make_spec
 
 from automl import sweeps
-from automl.core.events import Begun
-from automl.core.trial import TrialState
+from automl.core import Begun, TrialState
 from automl.ledger import Ledger
 from workers.context import Context
 

@@ -35,7 +35,7 @@ def test_a_commit_whose_answer_was_lost_is_made_once(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = ledger.hold("test")
-    recorder.apply(Proposed(0, {"lr": 0.1}, "bayes"))
+    recorder.state.apply(Proposed(0, {"lr": 0.1}, "bayes"))
     run = ledger._database.run
 
     def lost(action: Any, *, write: bool = False) -> Any:
@@ -49,7 +49,7 @@ def test_a_commit_whose_answer_was_lost_is_made_once(
     enqueued = Command("enqueue", {"lr": 0.5})
     (number,) = ledger.append("test", enqueued)
     recorder.look()
-    recorder.apply(Begun(0, 1, 1.5))
+    recorder.state.apply(Begun(0, 1, 1.5))
     recorder.commit()
     kinds = [type(event).__name__ for event in ledger.events("test")]
     assert kinds == ["Created", "Proposed", "Command", "Begun"]

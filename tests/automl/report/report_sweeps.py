@@ -96,11 +96,11 @@ def write_sweep(
     for number, one in enumerate(params):
         assert one is not None
         for event in trial_events(number, one, 4.0 * number, rng):
-            recorder.apply(event)
-    recorder.apply(
+            recorder.state.apply(event)
+    recorder.state.apply(
         Noted("fallback", "the suggester 'bayes' failed, random proposes instead", at=3.0)
     )
-    recorder.apply(Closed("finished"))
+    recorder.state.apply(Closed("finished"))
     recorder.commit(4.0 * num_trials + 10)
     ledger.close()
     return str(store)

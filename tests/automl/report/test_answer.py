@@ -55,8 +55,8 @@ def swept(store: Path, noise: float, goals: str = "minimize loss", last_sound: f
                 outcome = Outcome(number, 1, Ending.FAILED, failure="crashed", seconds=1.0)
                 end = Ended(outcome, TrialState.FAILED, "crashed", at=number + 1.0)
             for event in (Proposed(number, params, "random"), Begun(number, 1), end):
-                held.apply(event)
-        held.apply(Closed("finished"))
+                held.state.apply(event)
+        held.state.apply(Closed("finished"))
         held.commit(40.0)
     return automl.load("test", store)
 

@@ -64,7 +64,7 @@ def run_trial(recorder: Hold, loss: float, seconds: float = 100.0) -> int:
     """One more trial, which completes; its number."""
     number = begin_trial(recorder, seconds)
     outcome = Outcome(number, 1, Ending.COMPLETED, {"loss": loss}, seconds=1.0)
-    recorder.apply(Ended(outcome, TrialState.COMPLETED, at=seconds + 1))
+    recorder.state.apply(Ended(outcome, TrialState.COMPLETED, at=seconds + 1))
     recorder.commit(seconds + 1)
     return number
 
@@ -72,9 +72,9 @@ def run_trial(recorder: Hold, loss: float, seconds: float = 100.0) -> int:
 def begin_trial(recorder: Hold, seconds: float = 100.0, **metrics: float) -> int:
     """One more trial, which goes on; it reports the metrics at step 1."""
     number = len(recorder.state.trials)
-    recorder.apply(Proposed(number, PARAMS, "bayes", seconds))
-    recorder.apply(Begun(number, 1, seconds))
+    recorder.state.apply(Proposed(number, PARAMS, "bayes", seconds))
+    recorder.state.apply(Begun(number, 1, seconds))
     if metrics:
-        recorder.apply(Report(number, 1, 0, 1, metrics, 1.0))
+        recorder.state.apply(Report(number, 1, 0, 1, metrics, 1.0))
     recorder.commit(seconds)
     return number

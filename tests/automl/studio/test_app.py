@@ -109,7 +109,7 @@ def test_a_commit_is_told_to_everybody_who_looks(store: str, client: Client) -> 
         number = begin_trial(recorder, loss=3.0)
         curve = {"number": number, "attempt": 1, "step": 1, "started": 100.0, "values": [3.0]}
         wait_for("running", [curve])
-        recorder.apply(Report(number, 1, 1, 2, {"loss": 2.0}, 2.0))
+        recorder.state.apply(Report(number, 1, 1, 2, {"loss": 2.0}, 2.0))
         recorder.commit(102.0)
         wait_for("running", [curve | {"step": 2, "values": [3.0, 2.0]}])
     wait_for("state", "interrupted")

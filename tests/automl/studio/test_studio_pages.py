@@ -92,7 +92,7 @@ def test_pages_follow_a_sweep(chromium: Any, store: str, client: Client) -> None
         another = run_trial(recorder, -6.0, 102.0)
         page.wait_for_selector(f"tbody tr:nth-child(1)[data-row='{another}']")
         go(page, client, f"/sweeps/toy/trials/{number}")
-        recorder.apply(Report(number, 1, 1, 2, {"loss": 2.5}, 2.0))
+        recorder.state.apply(Report(number, 1, 1, 2, {"loss": 2.5}, 2.0))
         recorder.commit(103.0)
         page.wait_for_selector(f".running li:has-text('Trial {number}'):has-text('step 2')")
         go(page, client, "/")

@@ -13,7 +13,7 @@ import pytest
 from objectives import SPACE
 
 import automl
-from automl.core.trial import Trial, TrialIndex, TrialState
+from automl.core import Trial, TrialIndex, TrialState
 from automl.errors import AutomlError
 from automl.suggesters.base import Suggester
 from automl.suggesters.domain import Domain
@@ -141,7 +141,7 @@ def test_a_failure_in_the_thread_reaches_the_controller(
 ENDS_WHILE_IT_SUGGESTS = """
 import threading, time
 import torch
-from automl.core.trial import TrialIndex
+from automl.core.state import TrialIndex
 from automl.suggesters.base import Suggester
 from automl.suggesters.domain import Domain
 from automl.suggesters.proposer import Proposer
