@@ -7,6 +7,7 @@ The log of a sweep are events as JSON, under numbers without a gap, each with a 
 is not finite is stored as the text "nan", "inf" or "-inf".
 """
 
+import dataclasses
 import fcntl
 import json
 import os
@@ -14,7 +15,7 @@ import re
 import sqlite3
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import RLock
@@ -507,6 +508,8 @@ def _event(row: Any, content: dict[str, Any]) -> SweepEvent:
     kind = _KINDS[row.kind]
     if kind is Command:
         content["sent"] = row.recorded
+    if content.keys() != _FIELDS[kind]:
+        raise KeyError(f"a record of {row.kind} has the fields {sorted(content)}")
     for name, convert in _CONVERTERS.get(row.kind, ()):
         if content[name] is not None:
             content[name] = convert(content[name])
@@ -515,19 +518,13 @@ def _event(row: Any, content: dict[str, Any]) -> SweepEvent:
     return event
 
 
-def _converted(content: dict[str, Any], converters: Converters) -> dict[str, Any]:
-    """The content with the values that JSON does not have, such as tuples and enumerations."""
-    for name, convert in converters.items():
-        if content[name] is not None:
-            content[name] = convert(content[name])
-    return content
-
-
 def _floats(metrics: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in metrics.items()}
 
 
 def _outcome(content: dict[str, Any]) -> Outcome:
+    if content.keys() != _FIELDS[Outcome]:
+        raise KeyError(f"an outcome has the fields {sorted(content)}")
     content["ending"] = Ending(content["ending"])
     content["metrics"] = _floats(content["metrics"])
     if content["cause"] is not None:
@@ -538,6 +535,9 @@ def _outcome(content: dict[str, Any]) -> Outcome:
 
 
 _KINDS: Final[Mapping[str, type]] = {kind.__name__: kind for kind in get_args(SweepEvent)}
+_FIELDS: Final[Mapping[type, Set[str]]] = {
+    kind: {field.name for field in dataclasses.fields(kind)} for kind in (*_KINDS.values(), Outcome)
+}
 _CONVERTERS: Final[Mapping[str, Converters]] = {
     "Report": [("metrics", _floats), ("seconds", float)],
     "Proposed": [("params", plain_params)],
