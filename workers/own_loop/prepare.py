@@ -46,15 +46,13 @@ KINDS: Final[dict[str, Any]] = {
     "scheduler": torch.optim.lr_scheduler.LRScheduler,
     "loader": Iterable,
 }
+_gpus: Any = torch.cuda  # is not typed in part
 # What gives and takes the states of random generators.
 RANDOM: Final[Any] = (
     (random.getstate, random.setstate),
     (np.random.get_state, np.random.set_state),
     (torch.get_rng_state, torch.set_rng_state),
-    (
-        lambda: torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
-        torch.cuda.set_rng_state_all,
-    ),
+    (lambda: _gpus.get_rng_state_all() if _gpus.is_initialized() else [], _gpus.set_rng_state_all),
 )
 _END: Final = object()
 _SUM: Final = 2  # torch's number of this reduction
@@ -166,8 +164,8 @@ class PreparedLoop:
             that it has, or its tokens by `rows`; total: the sum of the weights of this update.
         skipped: whether fp16 has skipped the last update; skips: how many it has.
         since: updates since the last step of the scheduler, with those that were skipped.
-        generators: from which the loader draws; order: their states at the beginning of an epoch
-            that has not ended.
+        generators: from which the loader draws; order: their states at the beginning of the epoch,
+            none if it has ended.
         kept: what else has a state that a resumed loop needs.
     """
 
@@ -184,7 +182,7 @@ class PreparedLoop:
         self.device = torch.device(context.device)
         self.precision = Precision(PRECISION.value(values), self.device)
         self.scaler = self.precision.scaler
-        self.kept: dict[str, Any] = {"scaler": self.scaler}
+        self.kept: list[Any] = [self.scaler]
         self.accumulation = int(ACCUMULATION.value(values))
         self._stack = ExitStack()
         source = SimpleNamespace(plan=lambda model: plan)  # what a strategy asks of a workload
@@ -288,7 +286,7 @@ class PreparedLoop:
                 self.since = 0
 
         scheduler.__class__ = type(kind.__name__, (kind,), {"step": step})
-        self.kept["scheduler"] = scheduler
+        self.kept.append(scheduler)
 
     def backward(self, loss: Tensor, weight: float | Tensor | None = None) -> None:
         """See `Context.backward`."""
@@ -366,23 +364,24 @@ class PreparedLoop:
     def state_dict(self) -> dict[str, Any]:
         """What `trial.save` keeps of the loop itself: orders, random numbers, the schedule."""
         return {
-            "random": [get() for get, _ in RANDOM],
-            "order": self.order,
             "counts": [self.optimizer.updates, self.begun, self.microbatches],
-            **{name: one.state_dict() for name, one in self.kept.items()},
+            "random": [get() for get, _ in RANDOM],
+            "kept": [one.state_dict() for one in self.kept],
+            "order": self.order or [one.get_state() for one in self.generators],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The inverse of `state_dict`; ranks with other rows draw numbers of their own."""
         self.optimizer.updates, self.begun, self.microbatches = state["counts"]
-        self.order = state["order"]
-        setters = (*(put for _, put in RANDOM), *(one.set_state for one in self.generators))
-        for put, one in zip(setters, (*state["random"], *self.order), strict=False):
+        setters = [put for _, put in RANDOM]
+        setters += [one.load_state_dict for one in self.kept]
+        setters += [one.set_state for one in self.generators]
+        for put, one in zip(
+            setters, (*state["random"], *state["kept"], *state["order"]), strict=False
+        ):
             put(one)
         if self.context.rank:
             torch.manual_seed(hash((self.context.seed, self.context.rank, self.microbatches)))
-        for name, kept in self.kept.items():
-            kept.load_state_dict(state[name])
 
     def report(self, step: int, metrics: Mapping[str, Any]) -> bool:
         """See `Context.report`: the mean over the microbatches of an update, and over ranks.
@@ -486,7 +485,7 @@ class PreparedLoader:
                 # A part without rows has one that does not count.
                 cut = slice(begin, end) if end > begin else slice(1)
                 yield tree_map_only(Tensor, partial(_rows, cut, loop), batch)
-        loop.order = [one.get_state() for one in loop.generators]
+        loop.order = []
         if loop.divided:  # there is none to train
             loop.part, loop.parts = -1, 0
 
@@ -499,8 +498,9 @@ class PreparedLoader:
 
 
 def _rows(cut: slice, loop: PreparedLoop, tensor: Tensor) -> Tensor:
-    part = tensor[cut] if loop.divided and tensor.ndim else tensor
-    return part.to(loop.device, non_blocking=True)
+    return (tensor[cut] if loop.divided and tensor.ndim else tensor).to(
+        loop.device, non_blocking=True
+    )
 
 
 def num_rows(batch: Any, divided: int, *, first: bool) -> int:
@@ -512,8 +512,11 @@ def num_rows(batch: Any, divided: int, *, first: bool) -> int:
     """
     if divided == 1:
         return 1
-    leaves = [one for one in tree_leaves(batch) if not isinstance(one, int | float | None)]
-    rows = [one for one in leaves if getattr(one, "ndim", 1)]
+    rows = [
+        one
+        for one in tree_leaves(batch)
+        if not isinstance(one, int | float | None) and getattr(one, "ndim", True)
+    ]
     sizes: Any = {len(one) if isinstance(one, Tensor) else type(one).__name__ for one in rows}
     if len(sizes) != 1 or not all(type(one) is int and one >= divided * first for one in sizes):
         raise UsageError(
