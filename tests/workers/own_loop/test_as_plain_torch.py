@@ -54,8 +54,8 @@ def net() -> Net:
     return Net()
 
 
-def batches(size: int = 12) -> list[tuple[Tensor, Tensor]]:
-    """The last batch has fewer rows than the others."""
+def batches(size: int = 13) -> list[tuple[Tensor, Tensor]]:
+    """Neither ranks nor parts have equal numbers of rows; the last batch has fewer."""
     return [(X[i : i + size], Y[i : i + size]) for i in range(0, len(X), size)]
 
 
