@@ -57,7 +57,11 @@ PREPARED: Final = (
 )
 
 SHARED_OUT: Final = ("single", "ddp", "fsdp")  # what `parallelism` tries unless it is told
-ANY_SLOTS: Final = 1024  # the sweep knows its slots, see `automl.core.spec`
+# As many as there may be: the sweep knows its slots, see `automl.core.spec`.
+SLOTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    THREADS.name: {"cpus": 1024},
+    PARALLELISM.name: {"slots": 1024, "plan": ("layers",)},
+}
 
 
 def knobs(*names: str, **choices: Any) -> tuple[Parameter, ...]:
@@ -88,23 +92,20 @@ def resolved(
     """The parameters that `knobs` returns, by name; `detected` gives the hardware."""
     tables = {name: KNOBS.get(name) for name in KNOBS.names()}
     owners = {option.name: (knob, option) for knob in tables.values() for option in knob.options}
-    wanted: dict[str, None] = {}
-    for name in names:
-        if name not in owners and name not in tables:
-            raise UsageError(f"there is no knob {name!r}: {nearest(name, [*owners, *tables])}")
-        options = () if name in owners else tables[name].options
-        wanted |= dict.fromkeys(option.name for option in options) or {name: None}
+    members = {name: [option.name for option in knob.options] for name, knob in tables.items()}
+    members |= {name: [name] for name in owners}
+    for name in (one for one in names if one not in members):
+        raise UsageError(f"there is no knob {name!r}: {nearest(name, members)}")
+    wanted = dict.fromkeys(option for name in names for option in members[name])
+    choices = {PARALLELISM.name: list(SHARED_OUT), **choices}
     found: dict[str, Parameter] = {}
     for name in wanted:
         knob, option = owners[name]
-        adjustments: dict[str, Any] = {name: choices.get(name, True)}
-        adjusted = option.adjusted(adjustments)
+        adjusted = option.adjusted(choices)
         for value in adjusted.choices if adjusted else ():
             option.checked(value)
-        if name == THREADS.name:
-            adjustments["cpus"] = ANY_SLOTS
-        elif name == PARALLELISM.name:
-            adjustments |= {"strategies": requirements(), "plan": ("layers",), "slots": ANY_SLOTS}
-            adjustments[name] = choices.get(name, list(SHARED_OUT))
+        adjustments = {name: choices.get(name, True), **SLOTS.get(name, {})}
+        if name == PARALLELISM.name:
+            adjustments["strategies"] = requirements()
         found |= {p.name: p for p in knob().resolve(detected(), adjustments).parameters}
     return {name: found[name] for name in wanted if name in found}

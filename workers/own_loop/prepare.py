@@ -35,9 +35,9 @@ from workers.device.precision import HALF, Precision, in_fp32
 from workers.functions.numbers import numbers_of
 from workers.parallel import STRATEGIES
 from workers.parallel.base import Strategy
-from workers.parallel.mesh import Mesh, from_rank_0, local
-from workers.ranks import connect, disconnect, side_group, value_of_rank_0
-from workers.training.setup import arrange, switches
+from workers.parallel.mesh import from_rank_0, local
+from workers.ranks import value_of_rank_0, values_of_all
+from workers.training.setup import arrange, strategy_of
 from workers.workload import ParallelPlan
 
 from . import CLIP_NORM, LOCAL_BATCH_NORM, PREPARED
@@ -48,6 +48,16 @@ KINDS: Final[dict[str, Any]] = {
     "scheduler": torch.optim.lr_scheduler.LRScheduler,
     "loader": Iterable,
 }
+# What gives and takes the states of random generators.
+RANDOM: Final[Any] = (
+    (random.getstate, random.setstate),
+    (np.random.get_state, np.random.set_state),
+    (torch.get_rng_state, torch.set_rng_state),
+    (
+        lambda: torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
+        torch.cuda.set_rng_state_all,
+    ),
+)
 _END: Final = object()
 _SUM: Final = 2  # torch's number of this reduction
 _SELECTED: Final = ("Index", "MaskedSelect")  # nodes of `losses[mask]`
@@ -79,7 +89,7 @@ def prepare(context: Context, objects: Sequence[Any], options: Mapping[str, Any]
     )
     context.loop = loop = PreparedLoop(context, values, plan)
     if "loader" in given:
-        loop.kept["loader"] = given["loader"] = PreparedLoader(loop, given["loader"])
+        given["loader"] = PreparedLoader(loop, given["loader"])
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     # A strategy of parts moves the model from the CPU to the device by itself, part by part.
     model.to(loop.device if loop.strategy.replicated else torch.device("cpu"))
@@ -111,24 +121,30 @@ def _values(
     """
     ranks = context.world_size
     default = "ddp" if ranks > 1 else PARALLELISM.unset
-    strategy = context.params.get("parallelism", given.get("parallelism", default))
-    kind = STRATEGIES.get(strategy)
-    if kind.apart or "tensor" in kind.needs.plan:
-        raise UsageError(f"parallelism {strategy} is for workloads alone: choose single, ddp, fsdp")
+    values = {PARALLELISM.name: default, **given, **context.params}
+    strategy = values[PARALLELISM.name]
+    kind: Any = STRATEGIES.get(strategy)
     known = [option.name for option in (*PREPARED, *kind.options)]
-    for name in given.keys() - known:
-        raise UsageError(f"trial.prepare has no option {name!r}: {nearest(name, known)}")
-    values = {**given, **context.params, PARALLELISM.name: strategy}
     parts = ACCUMULATION.value(values)
-    if parts > 1 and not has_loader:
-        raise UsageError(f"accumulation {parts} divides the batches of a loader: prepare it too")
     normed = [n for n, m in model.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
-    if parts * ranks > 1 and normed and not LOCAL_BATCH_NORM.value(values):
-        raise UsageError(
-            f"{normed[0]} normalises over the rows of a batch, so {strategy} on {ranks} ranks with "
-            f"accumulation {parts} would compute something else; if that is fine, say "
-            "trial.prepare(..., local_batch_norm=True)"
-        )
+    refused = {
+        f"trial.prepare has no option {name!r}: {nearest(name, known)}": True
+        for name in given.keys() - known
+    } | {
+        f"parallelism {strategy} is for workloads alone: choose single, ddp, fsdp": (
+            kind.apart or "tensor" in kind.needs.plan
+        ),
+        f"accumulation {parts} divides the batches of a loader: prepare it too": (
+            parts > 1 and not has_loader
+        ),
+        f"{', '.join(normed[:1])} normalises over the rows of a batch, so {strategy} on {ranks} "
+        f"ranks with accumulation {parts} would compute something else; if that is fine, say "
+        "trial.prepare(..., local_batch_norm=True)": (
+            parts * ranks > 1 and normed and not LOCAL_BATCH_NORM.value(values)
+        ),
+    }
+    for sentence in (one for one, holds in refused.items() if holds):
+        raise UsageError(sentence)
     return {name: values[name] for name in values.keys() & known}
 
 
@@ -156,16 +172,18 @@ class PreparedLoop:
             their backward pass.
         rows: of the present global batch; weight: of the present microbatch, the part of the rows
             that it has, or its tokens by `rows`; total: the sum of the weights of this update.
-        skipped: whether fp16 has skipped the last update.
+        skipped: whether fp16 has skipped the last update; skips: how many it has.
         since: updates since the last step of the scheduler, with those that were skipped.
+        generators: from which the loader draws; order: their states at the beginning of an epoch
+            that has not ended.
         kept: what else has a state that a resumed loop needs.
     """
 
-    begun = microbatches = part = done = since = 0
+    begun = microbatches = part = done = since = skips = 0
     parts = rows = 1
     weight: float | Tensor = 1.0
     total: float | Tensor = 0.0
-    skipped = waits = False
+    skipped = unstepped = False
     agreed = staticmethod(value_of_rank_0)  # a request to stop
 
     def __init__(self, context: Context, values: Mapping[str, Any], plan: ParallelPlan) -> None:
@@ -177,16 +195,15 @@ class PreparedLoop:
         self.kept: dict[str, Any] = {"scaler": self.scaler}
         self.accumulation = int(ACCUMULATION.value(values))
         self._stack = ExitStack()
-        self._stack.enter_context(switches(values, torch.get_num_threads(), self.device))
-        if context.world_size > 1 and not dist.is_initialized():
-            connect(context.rank, context.world_size, context.rendezvous, self.device)
-        kind: Any = STRATEGIES.get(PARALLELISM.value(values))
-        mesh = Mesh(context.rank, context.world_size, **kind.degrees(context.world_size, values))
         source = SimpleNamespace(plan=lambda model: plan)  # what a strategy asks of a workload
-        self.strategy: Strategy = kind(mesh, source, self.device, values)
+        self.strategy = self._stack.enter_context(
+            strategy_of(context, source, values, torch.get_num_threads())
+        )
         self.divided = self.accumulation * context.world_size > 1
-        self.optimizer: Any = SimpleNamespace(updates=0)  # until there is one
+        self.optimizer: Any = SimpleNamespace(updates=0, param_groups=[])  # until there is one
         self.seen: list[tuple[int, int]] = []
+        self.order: list[Tensor] = []
+        self.generators: list[torch.Generator] = []
         self._reports: list[tuple[str, float, float]] = []  # of an update: name, number, weight
         self._reported = (0, 0)  # their update and step
 
@@ -202,16 +219,19 @@ class PreparedLoop:
         """
         # Methods of an object take the place of those of its class.
         model.zero_grad = partial(_clear, self, model.zero_grad)
-        if not hasattr(model, "module"):
-            model.__dict__["module"] = model
-        own = [
-            vars(kind) for kind in type(model).__mro__ if not kind.__module__.startswith("torch.")
-        ]
-        methods = {name for body in own for name, f in body.items() if isinstance(f, FunctionType)}
-        methods -= vars(nn.Module).keys()
+        model.__dict__["module"] = getattr(model, "module", model)
+        own = [kind for kind in type(model).__mro__ if not kind.__module__.startswith("torch.")]
+        functions = {
+            n for kind in own for n, f in vars(kind).items() if isinstance(f, FunctionType)
+        }
+        methods = functions - vars(nn.Module).keys()
         if not self.strategy.replicated:
-            model.register_state_dict_post_hook(partial(_in_state, self._gathered))
-            model.register_load_state_dict_pre_hook(partial(_in_state, self.strategy.scatter))
+            model.register_state_dict_post_hook(partial(_gather, self.strategy))
+            model.register_load_state_dict_pre_hook(
+                lambda model, state, *_: state.update(
+                    self._parts(model.named_parameters(remove_duplicate=False), state)
+                )
+            )
             for name in methods:
                 register_fsdp_forward_method(model, name)
         for name in {"forward", *methods} if self.precision.name in HALF else ():
@@ -231,7 +251,7 @@ class PreparedLoop:
         Raises:
             UsageError: there are several ranks, and it has other parameters or a state.
         """
-        own = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        own = set(map(id, _members(vars(optimizer))))
         if self.context.world_size > 1 and (optimizer.state or not names.keys() >= own):
             raise UsageError(
                 "with several ranks an optimizer has parameters of the model only, and is prepared "
@@ -244,7 +264,8 @@ class PreparedLoop:
 
         @wraps(plain_step)  # with the marks of schedulers
         def step(optimizer: Any, closure: Any = None) -> Any:
-            return self.step(plain_step, closure)
+            closures = [] if closure is None else [closure]
+            return self.step(partial(plain_step, *closures), again=bool(closures))
 
         self.optimizer = optimizer
         optimizer.step = MethodType(step, optimizer)
@@ -255,10 +276,16 @@ class PreparedLoop:
             self._stack.callback(everywhere.remove)
         optimizer.zero_grad = partial(_clear, self, optimizer.zero_grad)
         if not self.strategy.replicated:
-            known = {id(parameter): name for name, parameter in held.items()}
-            optimizer.register_state_dict_post_hook(partial(_changed, self._gathered, known))
+            optimizer.register_state_dict_post_hook(partial(_gather, self.strategy))
             optimizer.register_load_state_dict_pre_hook(
-                partial(_changed, self.strategy.scatter, known)
+                lambda optimizer, state: {
+                    **state,
+                    "state": self._parts(
+                        # torch compares their counts
+                        zip(_members(state), _members(vars(optimizer)), strict=False),
+                        state["state"],
+                    ),
+                }
             )
 
     def take_scheduler(self, scheduler: Any) -> None:
@@ -287,10 +314,13 @@ class PreparedLoop:
                     "loader gives the next: do not make a list of the prepared loader, fetch no "
                     "batch ahead, and add the losses of a part up"
                 )
-            if self.done and self.seen:
+            if self.unstepped and self.accumulation > 1:
+                raise UsageError(
+                    "call optimizer.step() after each trial.backward(loss), where it acts once an "
+                    "update: a loop that adds up gradients itself needs accumulation 1"
+                )
+            if self.part:
                 self._check_gradients()
-                self.check_steps(stepped=self.waits)
-                self.waits = False
             items = weight_of(loss) if weight is None else weight
             if items is not None:
                 self.weight = items / self.rows if self.weight else 0.0
@@ -308,44 +338,38 @@ class PreparedLoop:
         with self.strategy.synchronised(self.done == self.parts):
             scaled: Any = self.strategy.joined(self.scaler.scale(loss)) * self.strategy.mean_over()
             scaled.backward()
-        self.seen = self.gradients()
+        self.seen = self._gradients()
+        self.unstepped = bool(self.seen)
 
-    def gradients(self) -> list[tuple[int, int]]:
-        """Each gradient of the optimizer, and how often it was changed."""
-        groups = getattr(self.optimizer, "param_groups", ())
-        grads = [p.grad for group in groups for p in group["params"] if p.grad is not None]
-        return [(id(grad), local(grad)._version) for grad in grads]
+    def _gradients(self) -> list[tuple[int, int]]:
+        # Each of the optimizer, and how often it was changed.
+        held = [one.grad for one in _members(vars(self.optimizer)) if one.grad is not None]
+        return [(id(grad), local(grad)._version) for grad in held]
 
     def _check_gradients(self) -> None:
-        if self.gradients() != self.seen or hasattr(self.optimizer, "found_inf"):
+        if self._gradients() != self.seen or hasattr(self.optimizer, "found_inf"):
             raise UsageError(
                 "the loop has changed gradients that are those of a part, or scaled: clip them by "
                 "trial.prepare(..., clip_norm=1.0), clear them by optimizer.zero_grad(), and leave "
                 "out GradScaler"
             )
 
-    def check_steps(self, *, stepped: bool) -> None:
-        """Refuse a loop that counts batches, and so microbatches, until it calls `step`."""
-        if not stepped:
-            raise UsageError(
-                "call optimizer.step() after each trial.backward(loss), where it acts once an "
-                "update: a loop that adds up gradients itself needs accumulation 1"
-            )
+    def step(self, update: Callable[[], Any], *, again: bool = False) -> Any:
+        """After the last part of an update weigh, unscale and clip the gradients, and call
+        `update`, the step of the optimizer, unless fp16 has overflowed.
 
-    def step(self, update: Callable[..., Any], closure: Any = None) -> Any:
-        """Update the weights by the step of the optimizer, after the last part of an update.
-
-        A closure computes loss and gradients again and again.
+        Args:
+            update: the step.
+            again: whether it computes the loss again, as often as it likes.
         """
         clip = float(CLIP_NORM.value(self.values) or 0.0)
-        if closure is not None and (self.divided or self.scaler.is_enabled() or clip):
+        if again and (self.divided or self.scaler.is_enabled() or clip):
             raise UsageError(
                 "optimizer.step(closure) computes the loss of a whole batch again: it needs one "
                 "rank, accumulation 1, no clip_norm and another precision than fp16"
             )
-        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
-        trained = [parameter for parameter in parameters if parameter.grad is not None]
-        if trained and not self.done and closure is None:
+        trained = [p for p in _members(vars(self.optimizer)) if p.grad is not None and not again]
+        if trained and not self.done:
             raise UsageError(
                 "the gradients are not those of the present batch: after trial.prepare, call "
                 "trial.backward(loss), which knows of precision, accumulation and ranks, in place "
@@ -353,29 +377,21 @@ class PreparedLoop:
             )
         if trained and (self.scaler.is_enabled() or self.parts > 1):
             self._check_gradients()
+        self.unstepped = False
         if 0 < self.done < self.parts:
-            self.waits = True
             return None
-        if trained and closure is None:
-            result = self._scaled(update, trained, clip)
-        else:
-            result = update(*([closure] if closure else []))
-        self.done = 0
-        self.since += 1
-        self.optimizer.updates += not self.skipped
-        return result
-
-    def _scaled(self, update: Callable[[], Any], parameters: list[Any], clip: float) -> Any:
-        """Unscale, weigh and clip the gradients, and step unless fp16 has overflowed."""
+        total, self.done, self.total = self.total, 0, 0.0
+        if not trained:
+            self.optimizer.updates += again
+            return update()
         self.strategy.finish_gradients()
         # What the scaler needs of an optimizer; it must not call the step that calls it.
         plain: Any = SimpleNamespace(param_groups=self.optimizer.param_groups, step=update)
         self.scaler.unscale_(plain)
-        if isinstance(self.total, Tensor):
+        if isinstance(total, Tensor):
             if self.context.world_size > 1:
-                dist.all_reduce(self.total)
-            torch._foreach_mul_([local(one.grad) for one in parameters], 1.0 / self.total)
-            self.total = 0.0
+                dist.all_reduce(total)
+            torch._foreach_mul_([local(one.grad) for one in trained], 1.0 / total)
         if clip:
             factor = (clip / (self.strategy.grad_norm() + 1e-6)).clamp(max=1.0)
             self.strategy.scale_gradients(factor)
@@ -384,35 +400,46 @@ class PreparedLoop:
         self.scaler.update()
         self.skipped = self.scaler.get_scale() < before
         if self.skipped:
-            details = self.context.details
-            details["skipped_updates"] = details.get("skipped_updates", 0) + 1
+            self.context.details["skipped_updates"] = self.skips = self.skips + 1
+        self.since += 1
+        self.optimizer.updates += not self.skipped
         return result
 
-    def _gathered(self, part: Tensor, like: Tensor, name: str) -> Tensor:
-        return self.strategy.gather(part.detach(), name).cpu()
+    def _parts(self, held: Iterable[tuple[Any, Any]], state: Mapping[Any, Any]) -> dict[Any, Any]:
+        """The values of a state with this rank's part of each tensor.
+
+        Args:
+            held: keys of the state, each with its parameter, as whose parts the tensors are placed.
+            state: of whole tensors.
+        """
+        return {
+            key: tree_map_only(
+                Tensor, partial(self.strategy.scatter, like=like, name=str(key)), state[key]
+            )
+            for key, like in held
+            if key in state
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """What `trial.save` keeps of the loop itself: orders, random numbers, the schedule."""
         return {
-            "python": random.getstate(),
-            "numpy": np.random.get_state(),
-            "torch": torch.get_rng_state(),
-            "cuda": torch.cuda.get_rng_state_all() if self.device.type == "cuda" else [],
+            "random": [get() for get, _ in RANDOM],
+            "order": self.order,
             "counts": [self.optimizer.updates, self.begun, self.microbatches],
             **{name: one.state_dict() for name, one in self.kept.items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The inverse of `state_dict`; ranks with other rows draw numbers of their own."""
-        random.setstate(state["python"])
-        np.random.set_state(state["numpy"])
         self.optimizer.updates, self.begun, self.microbatches = state["counts"]
-        torch.set_rng_state(state["torch"])
-        torch.cuda.set_rng_state_all(state["cuda"])
+        self.order = state["order"]
+        setters = (*(put for _, put in RANDOM), *(one.set_state for one in self.generators))
+        for put, one in zip(setters, (*state["random"], *self.order), strict=False):
+            put(one)
         if self.context.rank:
             torch.manual_seed(hash((self.context.seed, self.context.rank, self.microbatches)))
-        for name, one in self.kept.items():
-            one.load_state_dict(state[name])
+        for name, kept in self.kept.items():
+            kept.load_state_dict(state[name])
 
     def report(self, step: int, metrics: Mapping[str, Any]) -> bool:
         """See `Context.report`: the mean over the microbatches of an update, and over ranks.
@@ -420,23 +447,18 @@ class PreparedLoop:
         A step that counts microbatches from 0 or from 1 becomes the number of the update, so steps
         of trials with different accumulation compare.
         """
-        if not self.divided:
-            return self.context.emit(step, metrics)
         if self._reports and self._reported[0] != self.begun:
             self._send()
         weight = float(self.weight) or 1e-300  # an empty share counts only if there is no other
-        self._reports += [(name, one, weight) for name, one in numbers_of(metrics).items()]
+        self._reports += [(name, number, weight) for name, number in numbers_of(metrics).items()]
         if self.accumulation > 1 and step - self.microbatches in (-1, 0):
             step += self.begun - self.microbatches
         self._reported = (self.begun, int(step))
         return self._send() if self.part + 1 == self.parts else self.context.stop is None
 
     def _send(self) -> bool:
-        mine, self._reports = self._reports, []
-        everywhere = [mine] * self.context.world_size
-        if self.context.world_size > 1:
-            dist.all_gather_object(everywhere, mine, group=side_group())
-        rows = [*chain(*everywhere)]
+        rows = [*chain(*values_of_all(self._reports))]
+        self._reports = []
         means = {
             name: np.average(
                 [number for other, number, _ in rows if other == name],
@@ -447,33 +469,31 @@ class PreparedLoop:
         return self.context.emit(self._reported[1], means)
 
     def close(self, *, failed: bool) -> None:
-        """The loop has ended: send what waits, and put the process's switches back."""
+        """The loop has ended: send what waits, part from the other ranks, put switches back."""
+        if failed and self.context.world_size > 1:
+            return  # the processes of all ranks end
         if not failed and self._reports:
             self._send()
         self._stack.close()
-        if self.context.world_size > 1:
-            disconnect(failed=failed)
 
 
 def _computed(precision: Precision, method: Any, *inputs: Any, **named: Any) -> Any:
     """Call a method of the model; the outermost returns half precision as fp32."""
     inside = torch.is_autocast_enabled(precision.device.type)
-    takes = any(isinstance(leaf, Tensor) for leaf in tree_leaves((inputs, named)))
     with precision.autocast():
         output = method(*inputs, **named)
+    takes = any(isinstance(leaf, Tensor) for leaf in tree_leaves((inputs, named)))
     return _apply_to_tensors(in_fp32, output) if takes and not inside else output
 
 
 def _clear(loop: PreparedLoop, clear: Callable[..., None], set_to_none: bool = True) -> None:
     if not 0 < loop.done < loop.parts:  # else they wait for further parts of their update
+        loop.unstepped = False
         clear(set_to_none)
 
 
 def _no_other(loop: PreparedLoop, other: Any, *_: Any) -> None:
-    mine, its = (
-        {id(p) for group in one.param_groups for p in group["params"]}
-        for one in (loop.optimizer, other)
-    )
+    mine, its = ({*map(id, _members(vars(one)))} for one in (loop.optimizer, other))
     if loop.begun and not mine >= its:
         raise UsageError(
             "under accumulation, fp16 or several ranks only the optimizer that trial.prepare was "
@@ -482,25 +502,13 @@ def _no_other(loop: PreparedLoop, other: Any, *_: Any) -> None:
         )
 
 
-def _in_state(change: Any, model: nn.Module, state: dict[str, Any], *_: Any) -> None:
-    held = dict(model.named_parameters(remove_duplicate=False))
-    state |= {n: change(state[n], held[n], n) for n in state.keys() & held.keys()}
+def _gather(strategy: Strategy, owner: Any, state: dict[str, Any], *_: Any) -> None:
+    # As a hook of torch has it, in place: whole tensors on the CPU.
+    state |= tree_map_only(Tensor, lambda t: strategy.gather(t.detach(), "").cpu(), {**state})
 
 
-def _changed(
-    change: Any, names: Mapping[int, str], optimizer: Any, state: Mapping[str, Any]
-) -> dict[str, Any]:
-    """A state of torch, in which each tensor is changed, given its parameter and the name."""
-    parameters = chain(*(group["params"] for group in optimizer.param_groups))
-    numbers = chain(*(group["params"] for group in state["param_groups"]))
-    changed = {
-        number: tree_map_only(
-            Tensor, partial(change, like=like, name=names[id(like)]), state["state"][number]
-        )
-        for number, like in zip(numbers, parameters, strict=False)  # torch compares their counts
-        if number in state["state"]
-    }
-    return {**state, "state": changed}
+def _members(state: Mapping[str, Any]) -> Iterator[Any]:
+    return chain(*(group["params"] for group in state["param_groups"]))
 
 
 class PreparedLoader:
@@ -514,12 +522,11 @@ class PreparedLoader:
     def __init__(self, loop: PreparedLoop, loader: Any) -> None:
         self._loop = loop
         self._loader = loader
+        self._own = torch.Generator().set_state(torch.get_rng_state())
         samplers = [getattr(loader, name, None) for name in ("sampler", "batch_sampler")]
         drawing = (loader, *samplers, getattr(samplers[1], "sampler", None))
-        found = (getattr(one, "generator", None) for one in drawing)
-        self._generators = [one for one in found if isinstance(one, torch.Generator)]
-        self._state = torch.get_rng_state()
-        self._order = self._states()
+        found = (self._own, *(getattr(one, "generator", None) for one in drawing))
+        loop.generators = [one for one in found if isinstance(one, torch.Generator)]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
@@ -527,22 +534,9 @@ class PreparedLoader:
     def __len__(self) -> int:
         return len(self._loader) * self._loop.accumulation
 
-    def _states(self) -> list[Tensor]:
-        return [self._state, *(generator.get_state() for generator in self._generators)]
-
-    def state_dict(self) -> dict[str, Any]:
-        """What another attempt needs to give the batches that this one would give."""
-        return {"order": self._order}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The inverse of `state_dict`."""
-        self._state, *others = self._order = state["order"]
-        for generator, one in zip(self._generators, others, strict=False):
-            generator.set_state(one)
-
     def __iter__(self) -> Iterator[Any]:
         loop, rank, ranks = self._loop, self._loop.context.rank, self._loop.context.world_size
-        self._order = self._states()
+        loop.order = [one.get_state() for one in loop.generators]
         batches = self._drawn(iter, self._loader)
         while (batch := self._drawn(next, batches, _END)) is not _END:
             if isinstance(batch, Mapping) and not isinstance(batch, dict):
@@ -551,26 +545,24 @@ class PreparedLoader:
             loop.begun += 1
             loop.parts = max(1, min(loop.accumulation, rows // ranks))
             if loop.divided:  # an update that the loop has left out is forgotten
-                if loop.accumulation > 1 and loop.done and loop.seen:
-                    loop.check_steps(stepped=loop.gradients() != loop.seen)
                 loop.done, loop.total = 0, 0.0
             first, end = (rows * one // ranks for one in (rank, rank + 1))
             bounds = [first + (end - first) * one // loop.parts for one in range(loop.parts + 1)]
-            for part, (begin, end) in enumerate(pairwise(bounds)):
-                loop.part, loop.weight = part, (end - begin) / rows
+            for loop.part, (begin, end) in enumerate(pairwise(bounds)):
+                loop.weight = (end - begin) / rows
                 loop.microbatches += 1
                 # A part without rows has one that does not count.
                 cut = slice(begin, end) if end > begin else slice(1)
                 yield tree_map_only(Tensor, partial(_rows, cut, loop), batch)
-        self._order = self._states()
+        loop.order = [one.get_state() for one in loop.generators]
         if loop.divided:  # there is none to train
             loop.part, loop.parts = -1, 0
 
     def _drawn(self, draw: Callable[..., Any], *arguments: Any) -> Any:
         with torch.random.fork_rng(devices=[]):
-            torch.set_rng_state(self._state)
+            torch.set_rng_state(self._own.get_state())
             result = draw(*arguments)
-            self._state = torch.get_rng_state()
+            self._own.set_state(torch.get_rng_state())
         return result
 
 
@@ -589,21 +581,20 @@ def num_rows(batch: Any, divided: int, *, first: bool) -> int:
     if divided == 1:
         return 1
     leaves = [one for one in tree_leaves(batch) if not isinstance(one, int | float | None)]
-    tensors = [one for one in leaves if isinstance(one, Tensor) and one.ndim]
-    sizes: list[Any] = sorted({len(one) for one in tensors})
-    sizes += [type(one).__name__ for one in leaves if not isinstance(one, Tensor)]
-    if len(sizes) != 1 or not tensors or (first and sizes[0] < divided):
+    rows = [one for one in leaves if getattr(one, "ndim", 1)]
+    sizes: Any = {len(one) if isinstance(one, Tensor) else type(one).__name__ for one in rows}
+    if len(sizes) != 1 or not all(type(one) is int and one >= divided * first for one in sizes):
         raise UsageError(
             f"a batch to divide into {divided} parts has as many rows, "
-            f"got {', '.join(map(str, sizes))}"
+            f"got {', '.join(sorted(map(str, sizes)))}"
         )
-    mine = [(tuple(one.shape), float(one.double().sum())) for one in tensors]
+    mine = [(tuple(one.shape), float(one.double().sum())) for one in rows]
     if first and mine != value_of_rank_0(mine):
         raise UsageError(
             "the loader of each rank must give the same global batches, which trial.prepare "
             "shares out: seed it by trial.seed, and leave out any split by rank"
         )
-    return int(sizes[0])
+    return int(sizes.pop())
 
 
 def weight_of(loss: Tensor) -> float | Tensor | None:

@@ -100,15 +100,21 @@ def value_of_rank_0(mine: Any) -> Any:
     return box[0]
 
 
-def disconnect(*, failed: bool = False) -> None:
+def values_of_all(mine: Any) -> list[Any]:
+    """The values of all ranks, which can be pickled, in their order, on every rank."""
+    if not dist.is_initialized():
+        return [mine]
+    found = [mine] * dist.get_world_size()
+    dist.all_gather_object(found, mine, group=side_group())
+    return found
+
+
+def disconnect() -> None:
     """Leave the default process group if there is one.
 
-    Args:
-        failed: this rank has failed. Its process ends soon, and those of the other ranks, so it
-            does not wait for them: to destroy a group of GPUs would.
+    A rank that has failed does not: its process ends soon, and those of the other ranks. To destroy
+    a group of GPUs would wait for them.
     """
-    if failed:
-        return
     _side.clear()
     _store.clear()
     if dist.is_initialized():

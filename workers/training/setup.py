@@ -7,12 +7,14 @@ from itertools import count
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs import KNOBS
+from search_spaces.knobs.parallelism import PARALLELISM
 from search_spaces.knobs.table import (
     ACCUMULATION,
     ACTIVATION_CHECKPOINTING,
@@ -27,8 +29,13 @@ from search_spaces.knobs.table import (
     SPARSE_GRADIENTS,
     THREADS,
 )
+from workers.context import Context
 from workers.device.peak_memory import allocate_by
 from workers.device.precision import compile_module, matmul_precision, weights_in
+from workers.parallel import STRATEGIES
+from workers.parallel.base import Strategy
+from workers.parallel.mesh import BACKEND, Mesh
+from workers.ranks import connect, disconnect
 from workers.workload import ParallelPlan, Trainable
 
 NEEDS_BLOCKS = (
@@ -75,6 +82,35 @@ def switches(
     finally:
         torch.set_num_threads(before)
         allocate_by(32 << 20, 64 << 20)
+
+
+@contextmanager
+def strategy_of(
+    context: Context, workload: Any, values: Mapping[str, Any], threads: int
+) -> Iterator[Strategy]:
+    """Meet the other ranks, under `switches`, and make the strategy of the trial.
+
+    Ranks of which one has failed do not wait for each other: their processes end soon.
+
+    Args:
+        context: of the trial.
+        workload: a `Trainable`, or what else has a `plan`.
+        values: of every option of the trial.
+        threads: see `switches`.
+
+    Raises:
+        UsageError: the strategy cannot run on these ranks.
+    """
+    device, ranks = torch.device(context.device), context.world_size
+    with switches(values, threads, device):
+        if ranks > 1 and not dist.is_initialized():
+            backend = str(BACKEND.value(values))
+            connect(context.rank, ranks, context.rendezvous, device, backend)
+        kind: Any = STRATEGIES.get(PARALLELISM.value(values))
+        mesh = Mesh(context.rank, ranks, **kind.degrees(ranks, values))
+        yield kind(mesh, workload, device, values)
+        if ranks > 1:
+            disconnect()
 
 
 def build_model(

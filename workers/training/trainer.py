@@ -23,7 +23,6 @@ import torch.distributed as dist
 from torch import nn
 
 from search_spaces.errors import DataError, TrialFailure
-from search_spaces.knobs.parallelism import PARALLELISM
 from search_spaces.knobs.table import (
     ACCUMULATION,
     COMPILE,
@@ -36,16 +35,15 @@ from workers.context import Context, Stopped
 from workers.data import Batch, BatchShare
 from workers.device.peak_memory import PeakMemory, nbytes, trim
 from workers.device.precision import Precision, profiling
-from workers.parallel import STRATEGIES
 from workers.parallel.base import Strategy
-from workers.parallel.mesh import BACKEND, Mesh, sent
+from workers.parallel.mesh import sent
 from workers.protocol import StopRequest
-from workers.ranks import connect, disconnect, side_group, value_of_rank_0
+from workers.ranks import side_group, value_of_rank_0, values_of_all
 from workers.workload import SharedEvaluation, Trainable
 
 from . import SPEED_WINDOWS, Settings, checkpoint, options
 from .optimizers import ClippedStep, DeferredNumbers, build_optimizer
-from .setup import build_model, compiles_by_shape, switches
+from .setup import build_model, compiles_by_shape, strategy_of
 
 Item = tuple[tuple[int, int], BatchShare]  # the epoch, the index in it, and what a rank computes
 _TRIM_UPDATES = 16
@@ -63,19 +61,9 @@ def train(workload: Trainable, context: Context) -> dict[str, float]:
         TrialFailure: the loss is not finite, or a rank uses more memory than its limit.
     """
     settings = Settings.of(workload)
-    values = options(workload)
     with ExitStack() as stack:
-        stack.enter_context(switches(values, context.assignment.threads, context.device))
-        if context.world_size > 1:
-            connect(
-                context.rank,
-                context.world_size,
-                context.rendezvous,
-                torch.device(context.device),
-                str(BACKEND.value(values)),
-            )
-            stack.push(lambda kind, error, trace: disconnect(failed=kind is not None))
-        trainer = Trainer(workload, context, settings)
+        made = strategy_of(context, workload, options(workload), context.assignment.threads)
+        trainer = Trainer(workload, context, settings, stack.enter_context(made))
         stack.push(lambda kind, error, trace: trainer.close(failed=kind is not None))
         return trainer.run()
 
@@ -109,17 +97,17 @@ class Window:
 class Trainer:
     """One rank's part in the training of one trial."""
 
-    def __init__(self, workload: Trainable, context: Context, settings: Settings) -> None:
+    def __init__(
+        self, workload: Trainable, context: Context, settings: Settings, strategy: Strategy
+    ) -> None:
         self.workload = workload
         self.context = context
         self.settings = settings
+        self.strategy = strategy
         self.values = values = options(workload)
         self.device = torch.device(context.device)
         self.precision = Precision(PRECISION.value(values), self.device)
         self.memory = context.memory or PeakMemory(self.device)
-        kind = STRATEGIES.get(PARALLELISM.value(values))
-        mesh = Mesh(context.rank, context.world_size, **kind.degrees(context.world_size, values))
-        self.strategy = kind(mesh, workload, self.device, values)
         model = build_model(workload, values, self.strategy.build_device, context.seed)
         embeddings = workload.plan(model).embeddings
         self.strategy.wrap(model)
@@ -481,9 +469,7 @@ def evaluate(
             else:
                 found = kind.evaluate(model, strategy.device)
     if share:
-        shares = [found] * context.world_size
-        if context.world_size > 1:
-            dist.all_gather_object(shares, found, group=side_group())
+        shares = values_of_all(found)
         found = None if any(one is None for one in shares) else kind.combine(shares)
     if context.rank:
         return {}
