@@ -8,6 +8,7 @@ The loop computes the same under every setting. The loader's batches are global:
 its rows of a batch, in as many parts as `accumulation` says, and each part counts by its items.
 """
 
+import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -22,6 +23,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.fsdp import register_fsdp_forward_method
 from torch.distributed.utils import _apply_to_tensors
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from search_spaces.errors import UsageError
@@ -57,8 +59,14 @@ RANDOM: Final[Any] = (
 _END: Final = object()
 _SUM: Final = 2  # torch's number of this reduction
 _SELECTED: Final = ("Index", "MaskedSelect")  # nodes of `losses[mask]`
-# Nodes that a term of a loss passes on its way to the sum of all terms.
-_PASSED: Final = ("Add", "Sub", "Mul", "Div", "Neg", "ToCopy", "View", "Squeeze", "Unsqueeze")
+# Nodes that a term of a loss passes on its way to the sum of all terms; the means that it may be;
+# and nodes of a term of weights alone, which is the same in each part.
+_PASSED: Final = (
+    *("AddBackward", "Sub", "Rsub", "MulBackward", "Div", "Neg"),
+    *("ToCopy", "View", "Squeeze", "Unsqueeze", "Clone", "Stack"),
+)
+_MEANS: Final = ("Mean", "MseLoss", "SmoothL1", "Huber", "BinaryCross", "SoftMargin", "Multi")
+_OF_WEIGHTS: Final = ("Norm", "LinalgVectorNorm", "Pow", "Sum", "Mean", "Abs", "Exp", "Log", "Sqrt")
 
 
 def prepare(context: Context, objects: Sequence[Any], options: Mapping[str, Any]) -> Any:
@@ -173,7 +181,7 @@ class PreparedLoop:
     parts = rows = 1
     weight: float | Tensor = 1.0
     total: float | Tensor = 0.0
-    skipped = False
+    skipped = unstepped = False
     agreed = staticmethod(value_of_rank_0)  # a request to stop
 
     def __init__(self, context: Context, values: Mapping[str, Any], plan: ParallelPlan) -> None:
@@ -190,7 +198,8 @@ class PreparedLoop:
             strategy_of(context, source, values, torch.get_num_threads())
         )
         self.divided = self.accumulation * context.world_size > 1
-        self.optimizer: Any = SimpleNamespace(updates=0)  # until there is one
+        self.optimizer: Any = SimpleNamespace(updates=0, param_groups=[])  # until there is one
+        self.seen: list[tuple[int, int]] = []
         self.order: list[Tensor] = []
         self.generators: list[torch.Generator] = []
         self._reports: list[tuple[str, float, float]] = []  # of an update: name, number, weight
@@ -252,12 +261,17 @@ class PreparedLoop:
         plain_step = optimizer.step
 
         @wraps(plain_step)  # with the marks of schedulers
-        def step(optimizer: Any) -> Any:
-            return self.step(plain_step)
+        def step(optimizer: Any, closure: Any = None) -> Any:
+            closures = [] if closure is None else [closure]
+            return self.step(partial(plain_step, *closures), again=bool(closures))
 
         self.optimizer = optimizer
         optimizer.step = MethodType(step, optimizer)
         optimizer.updates = 0
+        if self.divided or self.scaler.is_enabled():  # so a scaler of the loop's is noticed
+            optimizer._step_supports_amp_scaling = True
+            everywhere = register_optimizer_step_pre_hook(partial(_no_other, self))
+            self._stack.callback(everywhere.remove)
         optimizer.zero_grad = partial(_clear, self, optimizer.zero_grad)
         if not self.strategy.replicated:
             optimizer.register_state_dict_post_hook(partial(_gather, self.strategy))
@@ -285,7 +299,8 @@ class PreparedLoop:
                     kind.step(scheduler, *arguments, **named)
                 self.since = 0
 
-        scheduler.__class__ = type(kind.__name__, (kind,), {"step": step})
+        plain = {"__reduce__": lambda one: (kind.__new__, (kind,), vars(one))}  # its copies
+        scheduler.__class__ = type(kind.__name__, (kind,), {"step": step, **plain})
         self.kept.append(scheduler)
 
     def backward(self, loss: Tensor, weight: float | Tensor | None = None) -> None:
@@ -297,33 +312,75 @@ class PreparedLoop:
                     "loader gives the next: do not make a list of the prepared loader, fetch no "
                     "batch ahead, and add the losses of a part up"
                 )
+            if self.unstepped and self.accumulation > 1:
+                raise UsageError(
+                    "call optimizer.step() after each trial.backward(loss), where it acts once an "
+                    "update: a loop that adds up gradients itself needs accumulation 1"
+                )
+            if self.part:
+                self._check_gradients()
             items = weight_of(loss) if weight is None else weight
             if items is not None:
                 self.weight = items / self.rows if self.weight else 0.0
             counted = torch.as_tensor(self.weight, dtype=torch.float32, device=loss.device)
-            self.total = self.total + counted
+            if self.parts == 1:
+                whole = counted.clone()
+                if self.context.world_size > 1:
+                    dist.all_reduce(whole)
+                counted = counted / whole
+            else:
+                self.total = self.total + counted
             # The mean over no items is no number.
             loss = torch.where(counted > 0, loss, torch.zeros_like(loss)) * counted
         self.done = self.part + 1
         with self.strategy.synchronised(self.done == self.parts):
             scaled: Any = self.strategy.joined(self.scaler.scale(loss)) * self.strategy.mean_over()
             scaled.backward()
+        self.seen = self._gradients()
+        self.unstepped = bool(self.seen)
 
-    def step(self, update: Callable[[], Any]) -> Any:
+    def _gradients(self) -> list[tuple[int, int]]:
+        # Each of the optimizer, and how often it was changed.
+        held = [one.grad for one in _members(vars(self.optimizer)) if one.grad is not None]
+        return [(id(grad), local(grad)._version) for grad in held]
+
+    def _check_gradients(self) -> None:
+        if self._gradients() != self.seen or hasattr(self.optimizer, "found_inf"):
+            raise UsageError(
+                "the loop has changed gradients that are those of a part, or scaled: clip them by "
+                "trial.prepare(..., clip_norm=1.0), clear them by optimizer.zero_grad(), and leave "
+                "out GradScaler"
+            )
+
+    def step(self, update: Callable[[], Any], *, again: bool = False) -> Any:
         """After the last part of an update weigh, unscale and clip the gradients, and call
         `update`, the step of the optimizer, unless fp16 has overflowed.
+
+        Args:
+            update: the step.
+            again: whether it computes the loss again, as often as it likes.
         """
-        trained = [one for one in _members(vars(self.optimizer)) if one.grad is not None]
+        clip = float(CLIP_NORM.value(self.values) or 0.0)
+        if again and (self.divided or self.scaler.is_enabled() or clip):
+            raise UsageError(
+                "optimizer.step(closure) computes the loss of a whole batch again: it needs one "
+                "rank, accumulation 1, no clip_norm and another precision than fp16"
+            )
+        trained = [p for p in _members(vars(self.optimizer)) if p.grad is not None and not again]
         if trained and not self.done:
             raise UsageError(
                 "the gradients are not those of the present batch: after trial.prepare, call "
                 "trial.backward(loss), which knows of precision, accumulation and ranks, in place "
                 "of loss.backward(), and step before the next batch"
             )
+        if trained and (self.scaler.is_enabled() or self.parts > 1):
+            self._check_gradients()
+        self.unstepped = False
         if 0 < self.done < self.parts:
             return None
         total, self.done, self.total = self.total, 0, 0.0
         if not trained:
+            self.optimizer.updates += again
             return update()
         self.strategy.finish_gradients()
         # What the scaler needs of an optimizer; it must not call the step that calls it.
@@ -333,7 +390,7 @@ class PreparedLoop:
             if self.context.world_size > 1:
                 dist.all_reduce(total)
             torch._foreach_mul_([local(one.grad) for one in trained], 1.0 / total)
-        if clip := float(CLIP_NORM.value(self.values) or 0.0):
+        if clip:
             factor = (clip / (self.strategy.grad_norm() + 1e-6)).clamp(max=1.0)
             self.strategy.scale_gradients(factor)
         before = self.scaler.get_scale()
@@ -430,7 +487,18 @@ def _computed(precision: Precision, method: Any, *inputs: Any, **named: Any) -> 
 
 def _clear(loop: PreparedLoop, clear: Callable[..., None], set_to_none: bool = True) -> None:
     if not 0 < loop.done < loop.parts:  # else they wait for further parts of their update
+        loop.unstepped = False
         clear(set_to_none)
+
+
+def _no_other(loop: PreparedLoop, other: Any, *_: Any) -> None:
+    mine, its = ({*map(id, _members(vars(one)))} for one in (loop.optimizer, other))
+    if loop.begun and not mine >= its:
+        raise UsageError(
+            "under accumulation, fp16 or several ranks only the optimizer that trial.prepare was "
+            f"given may step, and here is another {type(other).__name__}: give one optimizer the "
+            "parameters of both, or train one model as parallelism single, accumulation 1"
+        )
 
 
 def _gather(strategy: Strategy, owner: Any, state: dict[str, Any], *_: Any) -> None:
@@ -539,34 +607,73 @@ def weight_of(loss: Tensor) -> float | Tensor | None:
     backward pass, so it is read from the graph that autograd has recorded.
 
     Raises:
-        UsageError: the loss is a sum, or has a term that is a mean over fewer items than it looks.
+        UsageError: the loss is no mean over rows, or it has a term that is a mean over fewer items
+            than it looks.
     """
-    nodes: list[Any] = [loss.grad_fn] if loss.grad_fn else []
+    nodes: list[Any] = [(loss.grad_fn, 0.0)] if loss.grad_fn else []  # with what divides them
     terms: list[tuple[Any, float | None]] = []  # items of each, and how many there seem to be
-    for node in islice(nodes, 32):  # nodes are added; a sum of thousands ends somewhere
+    for node, divisor in islice(nodes, 32):  # nodes are added; a sum of thousands ends somewhere
         name, before = node.name(), [one for one, _ in node.next_functions if one is not None]
-        count = node._saved_other if name == "DivBackward0" else None
-        if count is not None and not count.requires_grad and not _is_number(count):
+        count = node._saved_other if name.startswith("Div") else None
+        by_tensor = isinstance(count, Tensor) and not _is_number(count)
+        summed = name == "SumBackward0" or getattr(node, "_saved_reduction", None) == _SUM
+        if by_tensor and not count.requires_grad:
             terms.append((count.detach(), -1.0 if before[0].name().startswith("Sum") else 0.0))
-        elif name.startswith(_PASSED):
-            nodes += before
-        elif name.startswith("Sum") or getattr(node, "_saved_reduction", None) == _SUM:
+        elif (name.startswith("Mean") or summed) and _of_scalars(node, before[0]):
+            nodes += [(one, divisor) for one in before]
+        elif name.startswith(_PASSED) and (
+            not name.startswith(("Mul", "Div")) or sum(map(_varies, before)) < 2
+        ):
+            divides = count is not None and not by_tensor
+            nodes += [(one, float(count) if divides else divisor) for one in before]
+        elif name.startswith("NllLoss") and not summed:
+            seen = -1.0 if _selects(node) else node._saved_target.numel()
+            terms.append((node._saved_total_weight, seen))
+        elif name.startswith((*_MEANS, "NllLoss")) or (summed and _varies(node)):
+            sizes = getattr(node, "_saved_self_sym_sizes", None) or node._saved_self.shape
+            if summed and divisor not in (sizes[0], math.prod(sizes)):
+                terms.append((0.0, 0.0))
+            else:
+                items = divisor if summed else float(math.prod(sizes))
+                terms.append((items, -1.0) if _selects(node) else (None, None))
+        elif _varies(node) and not name.startswith("CompiledFunction"):
             terms.append((0.0, 0.0))
-        elif name.startswith("NllLoss"):
-            terms.append((node._saved_total_weight, node._saved_target.numel()))
-        elif name.startswith("Mean") and before[0].name().startswith(_SELECTED):
-            terms.append((float(node._saved_self_sym_numel), -1.0))
-        else:
-            terms.append((None, None))
-    alone = len(terms) == 1
+    counts = [items for items, _ in terms if items is not None]
+    alike = len(counts) == len(terms) and (len(terms) == 1 or len(set(map(float, counts))) == 1)
     others = (float(items) != seen for items, seen in terms if items is not None)
-    if terms[0][1] == 0.0 if alone else any(others):
+    if any(seen == 0.0 for _, seen in terms) or (not alike and any(others)):
         raise UsageError(
-            "the loss is a sum, or it has a term that is a mean over fewer items than rows, such "
-            "as tokens that are not padding: divide it by the number of its items, and say "
-            "trial.backward(loss, weight=tokens)"
+            "the loss is no mean over rows, such as a sum or a root, or it has a term that is a "
+            "mean over fewer items than rows, such as tokens that are not padding: make it a mean, "
+            "and say trial.backward(loss, weight=tokens)"
         )
-    return terms[0][0] if alone else None
+    return counts[0] if alike and terms else None
+
+
+def _of_scalars(node: Any, before: Any) -> bool:
+    # Losses that torch.stack has joined.
+    return before.name().startswith("Stack") and (
+        tuple(node._saved_self_sym_sizes) == (len(before.next_functions),)
+    )
+
+
+def _varies(node: Any) -> bool:
+    """Whether a term is more than a function of weights."""
+    name, before = node.name(), [one for one, _ in node.next_functions if one is not None]
+    factor = getattr(node, "_saved_other", None)
+    return "AccumulateGrad" not in name and (
+        not name.startswith((*_OF_WEIGHTS, *_PASSED))
+        or any(map(_varies, before))
+        or (isinstance(factor, Tensor) and factor.ndim > 0)
+    )
+
+
+def _selects(node: Any) -> bool:
+    """Whether a mean is over what a mask has selected, a few nodes before."""
+    nodes = [node]
+    for one in islice(nodes, 12):
+        nodes += [before for before, _ in one.next_functions if before is not None]
+    return any(one.name().startswith(_SELECTED) for one in nodes)
 
 
 def _is_number(tensor: Tensor) -> bool:

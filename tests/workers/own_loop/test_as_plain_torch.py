@@ -170,6 +170,8 @@ def test_hooks_of_a_step_and_schedulers(
             scheduler.step()
             optimizer.zero_grad()
         assert scheduler.last_epoch == optimizer.updates
+        assert type(copy.deepcopy(scheduler)) is torch.optim.lr_scheduler.StepLR
+        pickle.dumps(scheduler)
         assert optimizer.param_groups[0]["lr"] == pytest.approx(0.01 / 2**optimizer.updates)
         assert calls.count("after") == calls.count("before") == optimizer.updates
 
@@ -340,20 +342,123 @@ def test_a_mean_over_tokens_counts_by_its_tokens(tmp_path: Path, on_two_ranks: A
         assert losses == pytest.approx(expected[trial["loss"]], rel=1e-5), trial
 
 
-def test_a_loss_whose_weight_must_be_said_is_refused() -> None:
-    scores = WORDS[:8].clone().requires_grad_()
-    labels = torch.where(PADDED[:8] == 4, -100, PADDED[:8])
-    with pytest.raises(UsageError, match="weight=tokens"):
-        weight_of(by_function(scores, labels) + scores.square().mean())
-    with pytest.raises(UsageError, match="the loss is a sum"):
-        weight_of(functional.mse_loss(scores, WORDS[:8], reduction="sum"))
-    assert weight_of(functional.mse_loss(scores, WORDS[:8])) is None
-    assert weight_of(functional.mse_loss(scores, WORDS[:8]) / 4) is None
-    tokens = int((labels != -100).sum())
-    assert [int(weight_of(one(scores, labels)) or 0) for one in (by_function, by_hand)] == [
-        tokens,
-        tokens,
-    ]
+SCORES = nn.Linear(4, 5)
+GIVEN = torch.where(PADDED[:8] == 4, -100, PADDED[:8])
+TARGET = torch.randn(8, 6, 5, generator=torch.Generator().manual_seed(5))
+TOKENS_OF = int((GIVEN != -100).sum())
+# By losses what they count by: rows, tokens, or unknown, which is refused.
+COUNTED: dict[str, tuple[Any, Any]] = {
+    "mean": (lambda s: functional.mse_loss(s, TARGET) / 4, None),
+    "sum over rows": (lambda s: functional.mse_loss(s, TARGET, reduction="sum") / len(s), None),
+    "with a penalty": (lambda s: s.square().mean() + SCORES.weight.norm(), None),
+    "tokens": (lambda s: by_function(s, GIVEN) + SCORES.weight.square().sum(), TOKENS_OF),
+    "tokens by hand": (lambda s: by_hand(s, GIVEN), TOKENS_OF),
+    "smoothed": (lambda s: smoothed(s, GIVEN), TOKENS_OF),
+    "masked": (lambda s: functional.mse_loss(s[GIVEN > 0], TARGET[GIVEN > 0]), 5),
+    "two means": (lambda s: by_function(s, GIVEN) + s.square().mean(), UsageError),
+    "sum": (lambda s: functional.mse_loss(s, TARGET, reduction="sum"), UsageError),
+    "root": (lambda s: functional.mse_loss(s, TARGET).sqrt(), UsageError),
+    "product": (lambda s: s.square().mean() * s.mean(), UsageError),
+    "ratio": (lambda s: (s * TARGET).sum() / s.sum(), UsageError),
+    "largest": (lambda s: s.max(), UsageError),
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_a_loss_counts_by_its_items_or_its_weight_must_be_said(name: str) -> None:
+    loss, expected = COUNTED[name]
+    if expected is UsageError:
+        with pytest.raises(UsageError, match="weight=tokens"):
+            weight_of(loss(SCORES(WORDS[:8])))
+    else:
+        items = weight_of(loss(SCORES(WORDS[:8])))
+        per_item = int((GIVEN > 0).sum()) if name == "masked" else 1
+        assert items is expected or float(items or 0) == expected * per_item
+
+
+def clipped(model: Any, optimizer: Any, loss: Tensor) -> None:
+    nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    optimizer.step()
+
+
+def cleared(model: Any, optimizer: Any, loss: Tensor) -> None:
+    optimizer.step()
+    for parameter in model.parameters():
+        parameter.grad = None
+
+
+def scaled(model: Any, optimizer: Any, loss: Tensor) -> None:
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(loss)
+    scaler.step(optimizer)
+
+
+def added_up(model: Any, optimizer: Any, loss: Tensor) -> None:
+    optimizer.counted = getattr(optimizer, "counted", 0) + 1
+    if optimizer.counted % 4 == 0:
+        optimizer.step()
+
+
+def by_closure(model: Any, optimizer: Any, loss: Tensor) -> None:
+    optimizer.step(lambda: loss)
+
+
+def by_another(model: Any, optimizer: Any, loss: Tensor) -> None:
+    torch.optim.SGD(nn.Linear(1, 1).parameters(), 0.1).step()
+
+
+UPDATES: list[tuple[Any, str]] = [
+    (clipped, "the loop has changed gradients"),
+    (cleared, "the loop has changed gradients"),
+    (scaled, "leave out GradScaler"),
+    (added_up, "call optimizer.step.. after each trial.backward"),
+    (by_closure, "computes the loss of a whole batch again"),
+    (by_another, "only the optimizer that trial.prepare was given may step"),
+]
+
+
+@pytest.mark.parametrize(("update", "message"), UPDATES)
+def test_an_update_of_the_loops_own_is_that_of_torch_or_refused(
+    tmp_path: Path, update: Any, message: str
+) -> None:
+    def train(trial: Any) -> None:
+        model: Any = net()
+        optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer, loader = trial.prepare(model, optimizer, batches())
+        for x, y in loader:
+            loss = functional.mse_loss(model(x), y)
+            trial.backward(loss)
+            update(model, optimizer, loss)
+
+    good(tmp_path / "whole", train)
+    outcome, _ = attempt(tmp_path / "parts", train, accumulation=2)
+    assert outcome.exception == "UsageError"
+    with pytest.raises(AssertionError, match=message):
+        raise AssertionError(outcome.message)
+
+
+def test_a_closure_computes_the_loss_as_often_as_the_optimizer_asks(tmp_path: Path) -> None:
+    found: list[Any] = []
+
+    def fit(model: Any, optimizer: Any, backward: Any) -> None:
+        def closure() -> Tensor:
+            optimizer.zero_grad()
+            loss = functional.mse_loss(model(X), Y)
+            backward(loss)
+            return loss
+
+        for _ in range(2):
+            found.append(optimizer.step(closure).item())
+
+    def train(trial: Any) -> None:
+        model: Any = net()
+        optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+        fit(*trial.prepare(model, optimizer), trial.backward)
+
+    good(tmp_path, train)
+    model = net()
+    fit(model, torch.optim.LBFGS(model.parameters(), max_iter=3), Tensor.backward)
+    assert found[:2] == found[2:]
 
 
 class Normed(nn.Module):
