@@ -107,6 +107,11 @@ SPACE = Space(
     Choice("widths", [[64, 32], [64]]),
     Float("x", 0, 1, step=0.1),
     Int("n", 1, 2**50, log=True),
+    Choice("state", ["ny", "fail"]),
+    Float("value", 0, 1),
+    Int("number", 0, 9),
+    Int("params.number", 0, 9),
+    Choice("failure", ["rate", "time"]),
 )
 
 
