@@ -13,7 +13,7 @@ from .parameters import (
     parameter_from_dict,
 )
 from .space import Space
-from .values import check
+from .values import among, check
 
 MAX_VALUES: Final = 100  # of a number on which a condition may depend
 _NEW_SWEEP: Final = "begin a new sweep that learns from this one (prior=sweep:NAME)"
@@ -96,7 +96,7 @@ def _joined(before: Parameter, after: Parameter, space: Space) -> Parameter:
 
 
 def _merged(before: Choice, after: Choice) -> list[Value]:
-    found = [*after.choices, *(value for value in before.choices if value not in after.choices)]
+    found = [*after.choices, *(v for v in before.choices if not among(v, after.choices))]
     numbers = [v for v in found if isinstance(v, int | float) and not isinstance(v, bool)]
     given = numbers[: len(after.choices)]
     rises = after.ordered and len(numbers) == len(found) and given == sorted(given)
@@ -221,7 +221,7 @@ def _condition(
 def _excluded(parent: Parameter, values: Sequence[Value], trial: Asks) -> bool:
     """Whether a condition on these values of the parent is false in a trial."""
     asked = parent.name in trial.asked
-    return trial.params[parent.name] not in values if asked else bool(parent.when)
+    return not among(trial.params[parent.name], values) if asked else bool(parent.when)
 
 
 def _activating(parent: Parameter, asking: Sequence[Asks], others: Sequence[Asks]) -> list[Value]:
@@ -236,7 +236,9 @@ def _activating(parent: Parameter, asking: Sequence[Asks], others: Sequence[Asks
     return [
         value
         for value in parent.values()
-        if value in values or (above and value >= min(values)) or (below and value <= max(values))
+        if among(value, values)
+        or (above and value >= min(values))
+        or (below and value <= max(values))
     ]
 
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import ast
 import functools
+import keyword
 import math
 import operator
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,11 +24,14 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import SpaceError
-from .values import Value, check, show
+from .values import ROUNDING, Value, check, show
 
 MAX_LENGTH: Final = 2000
 MAX_DEPTH: Final = 100
 HYPHEN: Final = "\u01c3"  # a letter, stands for the hyphen of a name while Python parses it
+# Python's words that may be names here, since no condition has them.
+KEYWORDS: Final = {*keyword.kwlist} - {"and", "or", "not", "in", "None", "True", "False"}
+STRING: Final = r"""('[^']*'|"[^"]*")"""
 
 Columns = Mapping[str, Any]
 Evaluate = Callable[[Columns], Any]
@@ -57,31 +62,31 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {"min": np.minimum,
 
 
 def quoted(text: str, names: Iterable[str]) -> str:
-    """The text with backticks around those of these names that hold a hyphen.
+    """The text with backticks around names with a hyphen, or that are words of Python.
 
     Example:
         >>> quoted("batch-size >= 8", ["batch-size"])
         '`batch-size` >= 8'
     """
-    hyphened = sorted((name for name in names if "-" in name), key=len, reverse=True)
-    if not hyphened or not isinstance(text, str):
-        return text
-    any_of = "|".join(map(re.escape, hyphened))
-    return re.sub(rf"(?<![\w.`'\"-])(?:{any_of})(?![\w.`'\"-])", r"`\g<0>`", text)
+    special = [name for name in names if "-" in name or KEYWORDS & {*name.split(".")}]
+    any_of = "|".join(map(re.escape, sorted(special, key=len, reverse=True))) or "(?!)"
+    return re.sub(
+        rf"{STRING}|(`[^`]*`)|(?<![\w.-])(?:{any_of})(?![\w.-])",
+        lambda found: found[1] or found[2] or f"`{found[0]}`",
+        text,
+    )
 
 
 def column(values: Sequence[Value]) -> npt.NDArray[Any]:
     """A column for `Expression.hold`: of numbers, or of objects if one value is none."""
     found = np.empty(len(values), dtype=object)
-    found[:] = [_as_float(v) if isinstance(v, int | float) else v for v in values]
+    found[:] = [
+        (float(v) if abs(v) <= sys.float_info.max else math.nan)
+        if isinstance(v, int | float)
+        else v
+        for v in values
+    ]
     return found.astype(np.float64) if all(isinstance(v, float) for v in found) else found
-
-
-def _as_float(value: Any) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.nan
 
 
 @dataclass(unsafe_hash=True)
@@ -137,8 +142,9 @@ class Expression:
         if not set(values) & set(self.names):
             return self
         text = ast.unparse(_Bind(values).visit(_parse(self.text)))
-        found = re.sub(rf"[\w.]*{HYPHEN}[\w.]*", r"`\g<0>`", text)
-        return Expression(found.replace(HYPHEN, "-"))
+        return Expression(
+            re.sub(rf"[\w.]*{HYPHEN}[\w.]*", lambda name: f"`{_decoded(name[0])}`", text)
+        )
 
     def _truth(self, node: ast.expr) -> Evaluate:
         """The truths of a condition, which is one by its form, or a name or a constant."""
@@ -187,7 +193,7 @@ class Expression:
         raise self._refused("must not contain", node)
 
     def _refused(self, said: str, node: ast.expr) -> SpaceError:
-        part = show(ast.unparse(node).replace(HYPHEN, "-"))
+        part = show(_decoded(ast.unparse(node)))
         return SpaceError(f"constraint {show(self.text)} {said} {part}; {GRAMMAR}")
 
     def _pair(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Evaluate:
@@ -216,9 +222,17 @@ def _folded(apply: Callable[[Any, Any], Any], parts: list[Evaluate]) -> Evaluate
 
 
 def _compared(compare: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
-    """The truth of each comparison; NaN if a side has no result or they have no order."""
+    """The truth of each comparison; NaN if a side has no result or they have no order.
+
+    Real numbers are equal up to their rounding, so that 0.1 + 0.2 <= 0.3; whole ones differ by 1.
+    """
     if np.object_ not in (left.dtype, getattr(right, "dtype", None)):
-        return np.where(np.isnan(left + right), math.nan, compare(left, right))
+        slack = np.minimum(1.0, ROUNDING * np.maximum(np.abs(left), np.abs(right)))
+        return np.where(
+            np.isnan(left + right),
+            math.nan,
+            compare(np.where(np.abs(left - right) < slack, right, left), right),
+        )
 
     def one(first: Any, second: Any) -> float:
         try:
@@ -265,11 +279,20 @@ class _Bind(ast.NodeTransformer):
 def _name(node: ast.expr) -> str:
     """The name of a parameter, such as model.lr or batch-size; "" if the node is none."""
     text = ast.unparse(node)
-    return text.replace(HYPHEN, "-") if re.fullmatch(r"[\w.]+", text) else ""
+    return _decoded(text) if re.fullmatch(r"[\w.]+", text) else ""
+
+
+def _decoded(text: str) -> str:
+    """The names as they were before `_parse`, also within a longer text."""
+    return re.sub(rf"{HYPHEN}(?!\w)", "", text).replace(HYPHEN, "-")
 
 
 def _parse(text: str) -> ast.expr:
-    named = re.sub(r"`([^`]*)`", lambda name: name[1].replace("-", HYPHEN), text)
+    named = re.sub(  # a letter for each hyphen of a name, and behind each part
+        rf"{STRING}|`([^`]*)`",
+        lambda found: found[1] or re.sub(r"-|(?=\.|$)", HYPHEN, found[2]),
+        text,
+    )
     try:
         tree = ast.parse(named, mode="eval").body
         deep = _depth(tree) > MAX_DEPTH

@@ -147,9 +147,9 @@ class Parameter(ABC):
     def centres(self, raw: RawArray) -> FloatArray:
         """The inverse of `raw`: coordinates; a discrete value maps to the centre of its cell."""
 
+    @abstractmethod
     def from_units(self, units: FloatArray) -> list[Any]:
         """The nearest values to n coordinates, shape (n,); clips coordinates to [0, 1]."""
-        return cast(list[Any], self.raw(units).tolist())
 
     @abstractmethod
     def values(self) -> list[Any]:

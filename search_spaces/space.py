@@ -52,10 +52,12 @@ class Space:
         constraints: str | Expression | Iterable[str | Expression] = (),
     ) -> None:
         self.parameters = _parents_first(parameters)
-        given: Any = [constraints] if isinstance(constraints, str | Expression) else constraints
+        several = isinstance(constraints, Iterable) and not isinstance(constraints, str)
         self.constraints = tuple(
-            c if isinstance(c, Expression) else Expression(quoted(c, self.parameters))
-            for c in given
+            c
+            if isinstance(c, Expression)
+            else Expression(quoted(c, self.parameters) if isinstance(c, str) else c)
+            for c in (constraints if several else [constraints])
         )
         for constraint in self.constraints:
             text = f"constraint {show(str(constraint))}"

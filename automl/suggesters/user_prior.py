@@ -86,7 +86,7 @@ class ParameterPrior:
         mass: list[float] = []
         if isinstance(parameter, Choice) and not parameter.ordered:
             weight = (FAVOUR - 1) * len(parameter.choices) / 2 / len(values)
-            mass = [1 + weight * values.count(choice) for choice in parameter.choices]
+            mass = [1 + weight * n for n in _counts(parameter, values)]
         return cls(parameter, values, float(spread), tuple(mass))
 
     def to_dict(self) -> dict[str, Any]:
@@ -233,7 +233,7 @@ def prior_from_best(
             continue
         if isinstance(parameter, Choice):
             each = FAVOUR * len(parameter.choices) / 2 / len(values)
-            mass = [round(1 + each * values.count(choice), 3) for choice in parameter.choices]
+            mass = [round(1 + each * n, 3) for n in _counts(parameter, values)]
             best = parameter.choices[int(np.argmax(mass))]
             found[name] = ParameterPrior(parameter, (best,), mass=tuple(mass))
         else:
@@ -241,6 +241,12 @@ def prior_from_best(
             spread = min(max(1.06 * apart * len(values) ** -0.2, 0.05), 0.5)
             found[name] = ParameterPrior(parameter, tuple(values), round(spread, 3))
     return {name: replace(prior, strength=len(found) ** -0.5) for name, prior in found.items()}
+
+
+def _counts(parameter: Choice, values: Sequence[Value]) -> list[int]:
+    """How often each choice is among the values."""
+    places = [parameter.index(value) for value in values]
+    return [places.count(place) for place in range(len(parameter.choices))]
 
 
 def truncated_normal(x: Array, centres: Array, spread: float) -> Array:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from automl.control.beginning import create, with_earlier
 from automl.control.outcomes import writing
@@ -34,6 +34,8 @@ from search_spaces.values import number_of, show
 from workers.protocol import Ending, Outcome, Params
 
 SOURCE = "added"
+MISSING: Final = ("", "nan", "na", "n/a", "<na>", "none", "null")  # words for an empty cell
+UNFINISHED: Final = tuple(str(state) for state in TrialState if not state.finished)
 Source = str | PathLike[str] | Any  # Any stands for an Optuna study, or a result
 
 
@@ -241,9 +243,14 @@ def _fitting(found: Iterable[FinishedTrial], space: Space, goals: Sequence[Goal]
             params = space.accept(params, text=trial.text, surplus=True)
         except SpaceError:
             reason = "outside of the space"
+        of = space.parameters
+        lacking = [n for n in params if n not in trial.params and not of[n].has_default]
+        lacking = [name for name in lacking if of[name].size != 1]
         known = [trial.metrics.get(goal.metric, math.nan) for goal in goals]
-        if not reason and trial.failure is None and not any(map(math.isfinite, known)):
-            reason = f"without {' or '.join(goal.metric for goal in goals)}"
+        if trial.failure is None and not any(map(math.isfinite, known)):
+            lacking = [" or ".join(goal.metric for goal in goals)]
+        if not reason and lacking:
+            reason = f"without {lacking[0]}"
         if reason:
             left_out[reason] = left_out.get(reason, 0) + 1
         else:
@@ -255,7 +262,7 @@ def _from_csv(path: Path, space: Space, goals: Sequence[Goal]) -> list[FinishedT
     """One trial from each row of a table, such as `Result.to_pandas` or Optuna writes.
 
     Columns are parameters and metrics, or `params.*` and `metrics.*`; `value` and `value.METRIC`
-    are those of goals.
+    are those of goals. A trial that its `state` says has not ended has no metrics.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -270,7 +277,8 @@ def _row(
 ) -> FinishedTrial:
     known, params, metrics = space.parameters, dict[str, str](), dict[str, float]()
     state = str(row.get("state") or "").lower()
-    failure = str(row.get("failure") or "") or ("crashed" if state == "fail" else None)
+    failed = state in ("fail", "failed")
+    failure = str(row.get("failure") or "") or ("crashed" if failed else None)
     if failure is not None and failure not in FAILURE_KINDS:
         raise UsageError(
             f"{path}, line {line}: a failure is one of {', '.join(FAILURE_KINDS)}, got {failure!r}"
@@ -278,19 +286,22 @@ def _row(
     for key, text in row.items():
         if key is None or text is None or key == "failure":
             continue
-        name = key if key in known else re.sub(r"^(params[._]|metrics\.)", "", key)
-        if name in known and not key.startswith("metrics."):
-            if text != "" or known[name].legal(None):
-                params[name] = text
-            if not isinstance(known[name], Choice) and text and number_of(text) is None:
+        marked = {f"params.{key}", f"params_{key}"} & row.keys()  # then `key` is of the trial
+        is_own = key in known and not marked
+        name = key if is_own else re.sub(r"^(params[._]|metrics\.)", "", key)
+        if is_own or (name in known and key.startswith("params")):
+            if text.strip().lower() in MISSING and not known[name].legal(text):
+                continue
+            if not isinstance(known[name], Choice) and number_of(text) is None:
                 raise UsageError(f"{path}, line {line}: {name} must be a number, got {text!r}")
-        elif (number := number_of(text)) is not None:  # a column of words is no metric
-            metrics[name] = float(number)
+            params[name] = text
+        elif number_of(text) is not None and state not in UNFINISHED:  # words are no metric
+            metrics[name] = float(text)
     for index, goal in enumerate(goals):
         for column in (f"value.{goal.metric}", f"values_{index}", "" if index else "value"):
             if column in metrics and goal.metric not in metrics:
                 metrics[goal.metric] = metrics[column]
-    return FinishedTrial(params, metrics, failure, state == "stopped", text=True)
+    return FinishedTrial(params, metrics, failure, state in ("stopped", "pruned"), text=True)
 
 
 def _from_optuna(address: str, goals: Sequence[Goal]) -> list[FinishedTrial]:

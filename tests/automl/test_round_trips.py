@@ -57,13 +57,8 @@ def test_a_table_of_a_result_is_read_back(space: Space, seed: int, tmp_path: Pat
 
 @settings(max_examples=30, deadline=None)
 @given(spaces(), st.integers(0, 99))
-def test_texts_yaml_and_json_of_a_configuration_are_read_back(space: Space, seed: int) -> None:
+def test_yaml_and_json_of_a_configuration_are_read_back(space: Space, seed: int) -> None:
     for params in space.sample(np.random.default_rng(seed), 2):
-        words = {name: space.parameters[name].text(v) for name, v in params.items()}
-        typed = {n: space.parameters[n].accept(t, text=True) for n, t in words.items() if t}
-        assert {n: repr(v) for n, v in typed.items()}.items() <= {
-            n: repr(v) for n, v in params.items()
-        }.items()
         listed = json.loads(json.dumps(params))
         assert repr(space.accept(yaml.safe_load(yaml.safe_dump(listed)))) == repr(params)
     assert Space.from_dict(json.loads(json.dumps(space.to_dict()))) == space
@@ -112,6 +107,11 @@ SPACE = Space(
     Choice("widths", [[64, 32], [64]]),
     Float("x", 0, 1, step=0.1),
     Int("n", 1, 2**50, log=True),
+    Choice("state", ["ny", "fail"]),
+    Float("value", 0, 1),
+    Int("number", 0, 9),
+    Int("params.number", 0, 9),
+    Choice("failure", ["rate", "time"]),
 )
 
 

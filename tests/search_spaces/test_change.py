@@ -56,11 +56,24 @@ def test_the_same_space_joins_to_itself(space: Space, random: object) -> None:
 
 def test_steps_of_another_grid_are_given_up_and_ordered_numbers_stay_ordered() -> None:
     before = Space(
-        Float("x", 0, 1, step=0.25), Int("n", 0, 9, step=3), Choice("b", [1, 4, 8], ordered=True)
+        Float("x", 0, 1, step=0.25),
+        Int("n", 0, 9, step=3),
+        Choice("b", [1, 4, 8], ordered=True),
+        Choice("like", [1, (0, 1), 0.1 * 3, "2"], default=1),
     )
-    after = Space(Float("x", 0.1, 1, step=0.25), Int("n", 1, 9), Choice("b", [2, 4], ordered=True))
+    after = Space(
+        Float("x", 0.1, 1, step=0.25),
+        Int("n", 1, 9),
+        Choice("b", [2, 4], ordered=True),
+        Choice("like", [True, (False, True), 0.3, 2]),
+    )
     assert repr(joined(before, after)) == repr(
-        Space(Float("x", 0, 1), Int("n", 0, 9), Choice("b", [1, 2, 4, 8], ordered=True))
+        Space(
+            Float("x", 0, 1),
+            Int("n", 0, 9),
+            Choice("b", [1, 2, 4, 8], ordered=True),
+            Choice("like", [True, (False, True), 0.3, 2, 1, (0, 1), "2"], default=1),
+        )
     )
 
 

@@ -44,6 +44,12 @@ PARAMS = {"a": 3, "b": 2.5, "s": "adam", "t": True, "zero": 0}
         ("(0 - a) ** 0.5 >= 0", False),
         ("10.0 ** 400 > 0", False),
         ("zero == 0 or 1 / zero > 0", True),
+        # Real numbers are the same up to their rounding, and whole ones are exact.
+        ("0.7 + 0.2 + 0.1 == 1 and 0.1 + 0.2 <= 0.3", True),
+        ("0.1 * a > 0.3 or b + 0.1 * a < 2.8 or 0.1 * a != 0.3", False),
+        ("b + 1e-11 == b or 0.1 + 0.2 == 0.3 + 1e-12", False),
+        ("2 ** 52 + zero < 2 ** 52 + 1 and 2 ** 52 != 2 ** 52 - 1", True),
+        ("s == '`adam`' or s == 'a-b `c`'", False),
     ],
 )
 def test_values(text: str, holds: bool) -> None:
@@ -219,14 +225,21 @@ def test_names_with_hyphens() -> None:
         ("a-b-c < a-b", ["a-b", "a-b-c"], "`a-b-c` < `a-b`"),
         ("kind == 'a-b'", ["a-b"], "kind == 'a-b'"),
         ("a-b < 3", ["a", "b"], "a-b < 3"),
+        (
+            "s in ('x a-b y', \"a-b's\") or a-b > 2",
+            ["a-b"],
+            "s in ('x a-b y', \"a-b's\") or `a-b` > 2",
+        ),
+        ("lambda + m.class <= 1", ["lambda", "m.class", "m"], "`lambda` + `m.class` <= 1"),
+        ("x in (1, 2) and not y", ["in", "not", "x", "y"], "x in (1, 2) and not y"),
     ):
         assert quoted(text, names) == written
-    expression = Expression("`batch-size` * steps <= 64 and `model.n-layers` > 1")
-    assert expression.names == ("batch-size", "steps", "model.n-layers")
-    assert expression.evaluate({"batch-size": 8, "steps": 8, "model.n-layers": 2})
-    assert expression.bind({"steps": 2}).evaluate({"batch-size": 32, "model.n-layers": 2})
-    space = Space(Int("batch-size", 1, 64), Int("n", 1, 8), constraints="batch-size >= n")
-    assert space.constraints[0].names == ("batch-size", "n")
+    expression = Expression("`batch-size` * steps <= 64 and `model.n-layers.if` > 1")
+    assert expression.names == ("batch-size", "steps", "model.n-layers.if")
+    assert expression.evaluate({"batch-size": 8, "steps": 8, "model.n-layers.if": 2})
+    assert expression.bind({"steps": 2}).evaluate({"batch-size": 32, "model.n-layers.if": 2})
+    space = Space(Int("batch-size", 1, 64), Int("lambda", 1, 8), constraints="batch-size >= lambda")
+    assert space.constraints[0].names == ("batch-size", "lambda")
     assert Space.from_dict(space.to_dict()).constraints == space.constraints
     for name in ("-a", "a-", "a.-b", "1-a"):
         with pytest.raises(SpaceError, match="with hyphens between them"):

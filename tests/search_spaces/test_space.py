@@ -115,6 +115,8 @@ def test_check_says_what_is_wrong(params: Any, said: str) -> None:
         ),
         (lambda: Space(Float("x", 0, 1), constraints=["x >"]), "not well formed"),
         (lambda: Space(Float("x", 0, 1), constraints=[3]), "a constraint is a text"),
+        (lambda: Space(Float("x", 0, 1), constraints=3), "a constraint is a text"),
+        (lambda: Space(Float("x", 0, 1), constraints=None), "a constraint is a text"),
         (lambda: Space.from_dict({}), "an object with a list of parameters, got {}"),
         (lambda: Space.from_dict({"parameters": [3]}), "a parameter is an object"),
         (lambda: Space(Float("x", 0, 1)).decode(np.zeros(2)), "must have shape (n, 1)"),

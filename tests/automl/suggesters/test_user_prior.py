@@ -20,6 +20,7 @@ from automl.suggesters.proposer import make_suggester
 from automl.suggesters.user_prior import (
     ParameterPrior,
     UserPrior,
+    prior_from_best,
     split_prior,
 )
 from search_spaces import Choice, Float, Int, Space
@@ -113,9 +114,13 @@ def test_two_numbers_are_a_range() -> None:
     assert found.at == pytest.approx((1e-3,))
     assert found.spread == pytest.approx(0.25)
     given = [{"lr": 1e-3}, "old.csv", "like:nmt", {"depth": 3}]
-    expected, learns, sources = split_prior(given)
-    assert learns == ("like:nmt",)
-    assert (expected, sources) == ({"lr": 1e-3, "depth": 3}, ["old.csv"])
+    assert split_prior(given) == ({"lr": 1e-3, "depth": 3}, ("like:nmt",), ["old.csv"])
+
+
+def test_a_choice_that_looks_alike_is_not_favoured() -> None:
+    flag = Choice("flag", [True, 1, "1"])
+    assert prior_from_best(Space(flag), [{"flag": 1}, {"flag": 1}])["flag"].mass == (1, 7, 1)
+    assert ParameterPrior.read(flag, True).mass == (5.5, 1, 1)
 
 
 def test_a_prior_is_recorded_and_told(tmp_path: Path) -> None:

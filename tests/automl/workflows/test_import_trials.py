@@ -18,6 +18,7 @@ from automl.integrations.optuna_view import study
 from automl.ledger import Ledger
 from automl.sweeps import load
 from automl.workflows.beginning import ImportedTrials, read
+from search_spaces import Int, Space
 
 
 def imported(source: str, store: str = "sqlite://") -> ImportedTrials:
@@ -69,23 +70,31 @@ def test_optuna_reads_a_sweep_and_a_sweep_is_read(tmp_path: Path) -> None:
 
 
 CSV = """\
-lr,batch_size,optimizer,momentum,layout,loss,note
-0.001,64,adam,,separate,0.5,good
-0.01,32,sgd,0.9,separate,0.7,
-5.0,32,adam,,separate,0.7,too fast
-0.001,16,adam,,separate,,unfinished
-"""
+lr,batch_size,optimizer,momentum,layout,loss,note,state
+0.001,64,adam,,separate,0.5,good,
+0.01,32,sgd,0.9,separate,0.7,,completed
+5.0,32,adam,,separate,0.7,too fast,
+0.001,16,adam,,separate,,unfinished,
+0.001,NaN,adam,NA,separate,0.4,{huge},PRUNED
+0.001,16,adam,,separate,0.3,so far,RUNNING
+0.001,16,adam,nan,separate,,,failed
+""".replace("{huge}", "9" * 400)
 
 
 def test_trials_of_a_csv_file_are_imported(tmp_path: Path) -> None:
     file = tmp_path / "old.csv"
     file.write_text(CSV)
     found = imported(str(file))
-    assert [trial.metrics["loss"] for trial in found.trials] == [0.5, 0.7]
+    assert [trial.metrics.get("loss") for trial in found.trials] == [0.5, 0.7, 0.4, None]
+    assert [trial.failure or trial.stopped for trial in found.trials[1:]] == [0, 1, "crashed"]
     assert found.trials[1].params == {
         "lr": 0.01, "batch_size": 32, "optimizer": "sgd", "momentum": 0.9, "layout": "separate"
     }  # fmt: skip
-    assert found.left_out == {"outside of the space": 1, "without loss": 1}
+    assert found.left_out == {"outside of the space": 1, "without loss": 2}
+    with closing(Ledger.open("sqlite://")) as ledger:
+        space = Space(*SPACE.parameters.values(), Int("new", 0, 9), Int("one", 1, 1))
+        found = read(file, space, parse_goals("minimize loss"), ledger)
+    assert found.left_out == {"outside of the space": 1, "without loss": 2, "without new": 4}
     file.write_text("lr,loss\nfast,1\n")
     with pytest.raises(UsageError, match="line 2: lr must be a number, got 'fast'"):
         imported(str(file))
