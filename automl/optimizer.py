@@ -22,6 +22,7 @@ from .control.beginning import (
     SuggesterLike,
     create,
     read_spec,
+    suggester_of,
     with_earlier,
     with_known_space,
 )
@@ -100,7 +101,7 @@ class Optimizer(AbstractContextManager["Optimizer"]):
         if sources:
             rule = "good values or 'like:SWEEP' (finished trials: `add`),"
             raise WrongValue("prior", rule, sources[0])
-        spec, plugins, notes = read_spec(
+        spec, notes = read_spec(
             space,
             goals,
             constraints,
@@ -117,7 +118,7 @@ class Optimizer(AbstractContextManager["Optimizer"]):
         self._store, self._ledger = location, Ledger.open(location or IN_MEMORY, create=True)
         self._lock, self._process = threading.RLock(), os.getpid()
         if not self._ledger.exists(name):
-            spec = with_earlier(self._ledger, spec, plugins.suggester)
+            spec = with_earlier(self._ledger, spec)
             create(self._ledger, spec, described=bool(location))
         hold = self._ledger.hold(name)
         began = hold.seconds - time.monotonic()
@@ -127,11 +128,10 @@ class Optimizer(AbstractContextManager["Optimizer"]):
         except UsageError:
             self._ledger.close()
             raise
-        self._make = plugins.make_suggester
         # Nobody knows which trial is the last, so nothing runs again by itself.
         each = "none" if spec.replicates == "auto" else spec.replicates
-        make = partial(self._make, spec)
-        self._proposer = Proposer(make, spec.suggester, Domain.of(spec), replicates=each)
+        make = partial(suggester_of, spec)
+        self._proposer = Proposer(make, spec.suggester.name, Domain.of(spec), replicates=each)
         self._growth = Growth(self._writer, self._grow)
         for trial in self._writer.state.index.running:
             reason = "asked for by a process that has ended"
@@ -178,7 +178,7 @@ class Optimizer(AbstractContextManager["Optimizer"]):
             running = self._writer.begin(trial)
             self._writer.commit()
             running = replace(running, seed=seed_of(self._spec, running.number))
-            return running if self._spec.asked is None else self._asked(running)
+            return running if self._spec.history.asked is None else self._asked(running)
 
     def report(self, trial: Trial | int, step: int, **metrics: float) -> None:
         """Report metrics at a step; `seconds` since the trial began are measured unless given.
@@ -283,7 +283,7 @@ class Optimizer(AbstractContextManager["Optimizer"]):
 
     def _grow(self, spec: SweepSpec) -> None:
         self._spec = spec
-        self._proposer.restrict(Domain.of(spec), partial(self._make, spec))
+        self._proposer.restrict(Domain.of(spec), partial(suggester_of, spec))
 
     @contextmanager
     def _held(self) -> Iterator[None]:

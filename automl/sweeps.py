@@ -20,7 +20,6 @@ from search_spaces.errors import hinted
 from workers.protocol import Event, Metric, Report
 
 from .control.beginning import (
-    Plugins,
     StopperLike,
     SuggesterLike,
     check_spec,
@@ -34,6 +33,7 @@ from .core import (
     Constraint,
     Goal,
     Noted,
+    Origin,
     Resources,
     Snapshot,
     SweepSpec,
@@ -164,7 +164,7 @@ def sweep(
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     stopper = usual_stopper(objective, goals) if stopper is None else stopper
     expected, learns, sources = split_prior(prior)
-    spec, plugins, notes = read_spec(
+    spec, notes = read_spec(
         space,
         goals,
         constraints,
@@ -189,7 +189,7 @@ def sweep(
     )
     spec, line = follow_strategy(spec, local_slots(spec))
     notes += [line] if line else []
-    check_spec(spec, dispatcher, objective, plugins)
+    check_spec(spec, dispatcher, objective)
     store = ".automl" if store is None else arguments.location("store", store)
     with (
         SafeEnd(),
@@ -201,8 +201,8 @@ def sweep(
         from .workflows.beginning import begin
 
         configurations = arguments.listed("enqueue", enqueue, Mapping, "a configuration")
-        place, code = str(Path.cwd()), digests(objective)
-        spec = replace(spec, dispatcher=dispatcher, folder=place, code=code)
+        origin = Origin(dispatcher=dispatcher, folder=str(Path.cwd()), code=digests(objective))
+        spec = replace(spec, origin=origin)
         wanted, sweeps = spec.name, ledger.sweeps()
         earlier = next((info for info in sweeps if info.name == wanted), None)
         spec = begin(
@@ -212,7 +212,6 @@ def sweep(
             configurations,
             rename=name is None,
             resume=resume,
-            suggester=plugins.suggester,
             tell=_warn,
         )
         if progress is not False:
@@ -220,7 +219,7 @@ def sweep(
             shown.say_which(wanted, spec.name, earlier.num_trials if earlier else 0)
             stored = ledger.spec(spec.name)
             changed = changes(stored.space, spec.space)
-            if changed and spec.asked is None:  # else the trials say the space
+            if changed and spec.history.asked is None:  # else the trials say the space
                 shown.say([f"the space was changed: {'; '.join(changed)}"])
             shown.say(filter(None, [code_changed(stored, spec, len(ledger.trials(spec.name)))]))
         again = f"run it again with name={spec.name!r} and resume=True"
@@ -237,7 +236,6 @@ def sweep(
                 on_change=_watched(dispatcher, spec, on_change),
                 resume=True,  # it may begin with imported trials
                 local=ray_address is None,
-                plugins=plugins,
             )
     if snapshot.state == "interrupted":
         raise KeyboardInterrupt(
@@ -286,7 +284,6 @@ def run(
     ray_address: str | None = None,
     on_change: Callable[[Snapshot], None] | None = None,
     resume: bool = False,
-    plugins: Plugins | None = None,
 ) -> Snapshot:
     """Run a sweep that `ledger.create_sweep` has made, until its budget is reached.
 
@@ -299,7 +296,6 @@ def run(
         dispatcher, ray_address: see `sweep`.
         on_change: called with the sweep after each commit and at least every 0.5 s.
         resume: the sweep may have run before; unfinished trials go on.
-        plugins: the suggester and the stopper; None for those that the spec names.
 
     Returns:
         The sweep. Its state is "finished", or "interrupted" after Ctrl-C or SIGTERM.
@@ -310,8 +306,7 @@ def run(
         AutomlError: the sweep cannot go on, for example because every suggester fails.
     """
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
-    plugins = plugins or Plugins.of(spec)
-    check_spec(spec, dispatcher, objective, plugins)
+    check_spec(spec, dispatcher, objective)
     from .control.controller import conduct
     from .trackers.base import tracked
 
@@ -327,7 +322,6 @@ def run(
             on_change=_watched(dispatcher, spec, watch),
             resume=resume,
             local=ray_address is None,
-            plugins=plugins,
         )
 
 
@@ -412,7 +406,7 @@ def simulate(
     workers = arguments.whole("workers", workers, least=1)
     if mean_lifetime is not None and arguments.finite("mean_lifetime", mean_lifetime) <= 0:
         raise UsageError(f"mean_lifetime must be above 0, got {mean_lifetime!r}")
-    spec, plugins, notes = read_spec(
+    spec, notes = read_spec(
         space,
         goals,
         constraints,
@@ -428,7 +422,7 @@ def simulate(
         max_steps=max_steps,
         replicates=replicates,
     )
-    check_spec(spec, "simulated", lambda trial: None, plugins)
+    check_spec(spec, "simulated", lambda trial: None)
     shown.say(notes)
     goal, curves = spec.goals[0], dict[int, LearningCurve]()  # by trial
     trajectory: list[tuple[float, float]] = []
@@ -457,6 +451,6 @@ def simulate(
     location = IN_MEMORY if store is None else arguments.location("store", store)
     with _opened(location) as ledger:
         spec = create(ledger, spec, rename=True, described=False)
-        snapshot = conduct(spec, ledger, SimulatedDispatcher, start, plugins=plugins)
+        snapshot = conduct(spec, ledger, SimulatedDispatcher, start)
         decisions = [event for event in ledger.events(spec.name) if isinstance(event, Noted)]
     return Simulation(snapshot, trajectory, decisions)

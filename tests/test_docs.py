@@ -56,7 +56,7 @@ def test_the_configurations_load(path: Path, tmp_path: Path) -> None:
         file.write_text(part if whole else with_keys(part), encoding="utf-8")
         command = "python train.py" if "reports:" in part else ""
         loaded = config.load(file, objective=whole and not command, command=command)
-        prior = loaded.prior or loaded.spec.prior or loaded.spec.learns
+        prior = loaded.prior or loaded.spec.knowledge.prior or loaded.spec.knowledge.learns
         found = loaded.spec.to_dict() | {"store": loaded.store, "prior": prior}
         assert [key for key in KEY.findall(part) if not found.get(key)] == []
 

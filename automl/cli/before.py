@@ -220,7 +220,7 @@ def speed(
     """
     command = "" if program is None else str(program)
     spec = load(config, overrides, objective=objective is not None, command=command).spec
-    objective, program, _ = named(spec, objective, program)
+    objective, program, _ = named(spec.origin, objective, program)
     if program is not None and spec.ranks != 1:
         raise UsageError(f"a program is probed on one rank, got ranks: {spec.ranks}")
     names = settings_to_try(spec.space)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import click
 
-from automl.core import SweepSpec
+from automl.core import Origin, SweepSpec
 from automl.core.arguments import json_data
 from automl.core.resources import LIMITS
 from automl.core.spec import DISPATCHERS, KEYS
@@ -179,23 +179,23 @@ class Program:
 
 
 def named(
-    spec: SweepSpec, objective: str | None, program: Program | None
+    origin: Origin, objective: str | None, program: Program | None
 ) -> tuple[str | None, Program | None, bool]:
     """What is typed or, if nothing is, what a configuration names; and whether it is only typed.
 
     Args:
-        spec: of a configuration; of a stored one, what this user has signed counts (`checked`).
+        origin: of a configuration; of a stored one, what this user has signed counts (`checked`).
     """
     known: tuple[str | None, Program | None] = (None, None)
-    if spec.signed or not spec.received:  # else a stranger's words, which may be no command
-        words = shlex.split(spec.command)[1:] if spec.command else []
-        known = (spec.objective or None, Program(tuple(words)) if words else None)
+    if origin.signed or not origin.received:  # else a stranger's words, which may be no command
+        words = shlex.split(origin.command)[1:] if origin.command else []
+        known = (origin.objective or None, Program(tuple(words)) if words else None)
     is_typed = (objective, program) not in ((None, None), known)
     return (objective, program, True) if is_typed else (*known, False)
 
 
-def signature(spec: SweepSpec, *, create: bool = False) -> str:
-    """Says that this user has named what a spec runs, in its folder; "" if there is no key.
+def signature(origin: Origin, *, create: bool = False) -> str:
+    """Says that this user has named what a sweep runs, in its folder; "" if there is no key.
 
     The key is a file that only the user reads. A store may come from anybody: without the key,
     nobody can write into it what this user's `automl resume` runs.
@@ -214,22 +214,25 @@ def signature(spec: SweepSpec, *, create: bool = False) -> str:
         key = path.read_bytes()
     except OSError:
         return ""
-    words = json.dumps([spec.folder, spec.command, spec.objective]).encode()
+    words = json.dumps([origin.folder, origin.command, origin.objective]).encode()
     return hmac.new(key, words, "sha256").hexdigest() if len(key) == KEY_BYTES else ""
 
 
 def signed(spec: SweepSpec, objective: str | None, *, typed: bool) -> SweepSpec:
     """The spec with the signature of this user, if a configuration names what it runs."""
-    spec = replace(spec, objective="" if typed else objective or "")
-    own = not typed and bool(spec.command or spec.objective)
-    return replace(spec, signed=signature(spec, create=True) if own else "")
+    origin = replace(spec.origin, objective="" if typed else objective or "", signed="")
+    if not typed and (origin.command or origin.objective):
+        origin = replace(origin, signed=signature(origin, create=True))
+    return replace(spec, origin=origin)
 
 
 def checked(spec: SweepSpec) -> SweepSpec:
     """A stored spec; what another user has signed counts as not signed."""
-    found = json.dumps(spec.signed).encode()  # a stranger's store may hold any JSON here
-    own = spec.signed and hmac.compare_digest(found, json.dumps(signature(spec)).encode())
-    return spec if own else replace(spec, signed="")
+    found = json.dumps(spec.origin.signed).encode()  # a stranger's store may hold any JSON here
+    is_own = bool(spec.origin.signed) and hmac.compare_digest(
+        found, json.dumps(signature(spec.origin)).encode()
+    )
+    return spec if is_own else replace(spec, origin=replace(spec.origin, signed=""))
 
 
 class ProgramVerb(click.Command):

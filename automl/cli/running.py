@@ -5,7 +5,7 @@ import secrets
 import time
 from collections.abc import Callable
 from contextlib import chdir, closing, nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -78,7 +78,7 @@ def check_runnable(spec: SweepSpec, typed: Typed, program: Program | None, verb:
         UsageError: the objective is missing, or the sweep has a workload instead.
         DataError: the data of the workload is missing.
     """
-    lacks_command = bool(spec.command) and program is None
+    lacks_command = bool(spec.origin.command) and program is None
     if lacks_command or (spec.workload is None and typed.objective is None and program is None):
         what = "runs a command that no configuration of yours has named; type it:"
         if not lacks_command:
@@ -147,12 +147,11 @@ def run_sweep(
 
 
 _FIXED: Final = ("workload", "data", "fixed")  # earlier trials have it
-_TAKEN: Final = (  # of a configuration that is read again
-    *("goals", "constraints", "budget", "suggester", "suggester_options", "stopper"),
-    *("stopper_options", "workers", "resources", "seed", "max_retries", "max_steps"),
-    *("resumable", "ranks", "timeout", "prior", "trackers", "reports", "cwd"),
-    *("learns", "replicates", "space"),
-)
+# What is taken of a configuration that is read again.
+_TAKEN: Final = {one.name for one in fields(SweepSpec)} - {
+    *_FIXED,
+    *("name", "artifacts", "metrics", "paired", "origin", "history"),
+}
 
 
 @click.command(cls=ProgramVerb)
@@ -253,8 +252,8 @@ def continue_sweep(
             budget_now = replace(spec.budget, **changed.budget)
             spec = replace(spec, budget=checked_budget(budget_now))
         spec = spec.with_location(read_location(artifacts)) if artifacts else spec
-        options["dispatcher"] = options["dispatcher"] or stored.dispatcher or "auto"
-        objective, program, is_typed = named(wanted or stored, objective, program)
+        options["dispatcher"] = options["dispatcher"] or stored.origin.dispatcher or "auto"
+        objective, program, is_typed = named((wanted or stored).origin, objective, program)
         typed = replace(typed, objective=objective)
         same = all(getattr(spec, name) == getattr(stored, name) for name in _TAKEN)
         if same and not changed.space and (why := why_finished(ledger.snapshot(sweep))):
@@ -264,12 +263,18 @@ def continue_sweep(
         with chdir(cwd) if cwd is not None else nullcontext():
             if options["dispatcher"] != "agents":  # they know what to train
                 check_runnable(spec, typed, program, "resume")
-                spec = replace(spec, command="" if program is None else str(program))
+                typed_words = "" if program is None else str(program)
+                spec = replace(spec, origin=replace(spec.origin, command=typed_words))
                 if not (spec.workload or cwd or moved):
                     _check_folder(spec, typed)
             function = load_trained(spec, objective, program)
-            place, code = str(Path.cwd()), digests(function)
-            spec = replace(spec, folder=place, dispatcher=options["dispatcher"], code=code)
+            origin = replace(
+                spec.origin,
+                folder=str(Path.cwd()),
+                dispatcher=options["dispatcher"],
+                code=digests(function),
+            )
+            spec = replace(spec, origin=origin)
             if said := code_changed(stored, spec, len(ledger.trials(sweep))):
                 say(said, err=True)
             spec = signed(spec, objective, typed=is_typed)
@@ -296,9 +301,9 @@ def _read_again(
 
 def _check_folder(spec: SweepSpec, typed: Typed) -> None:
     here = Path.cwd()
-    if spec.folder and Path(spec.folder).resolve() != here.resolve():
+    if (folder := spec.origin.folder) and Path(folder).resolve() != here.resolve():
         raise UsageError(
-            f"sweep {spec.name} began in the folder {spec.folder}, and this is {here}: the same "
+            f"sweep {spec.name} began in the folder {folder}, and this is {here}: the same "
             f"words may run another program here. Go there, or run it here: "
             f"{typed.line(spec, '--cwd', '.')}"
         )
@@ -329,22 +334,24 @@ def _edited(stored: SweepSpec, wanted: SweepSpec, added: int) -> SweepSpec:
     if added and wanted.budget.trials is not None:
         more = wanted.budget.trials + added
         wanted = replace(wanted, budget=replace(wanted.budget, trials=more))
-    before, after = stored.to_dict(), wanted.to_dict()
     for name in _FIXED:
-        if getattr(stored, name) != getattr(wanted, name):
+        if (before := getattr(stored, name)) != (after := getattr(wanted, name)):
             raise UsageError(
-                f"{name} of the sweep {stored.name} was {show(before.get(name))}, and the "
-                f"configuration says {show(after.get(name))}: earlier trials have it, so begin "
+                f"{name} of the sweep {stored.name} was {show(before)}, and the "
+                f"configuration says {show(after)}: earlier trials have it, so begin "
                 "another sweep (--name), or write the old value"
             )
-    for name in _TAKEN:
-        if name not in ("space", "goals") and getattr(stored, name) != getattr(wanted, name):
-            said = f"{show(before.get(name))} became {show(after.get(name))}"
+    taken = {name: getattr(wanted, name) for name in _TAKEN} | {
+        "knowledge": replace(wanted.knowledge, earlier=stored.knowledge.earlier)
+    }
+    edited, known = replace(stored, **taken), stored.to_dict()
+    for name, value in edited.to_dict().items():
+        if name not in ("space", "goals") and value != known[name]:
+            said = f"{show(known[name])} became {show(value)}"
             say(f"changed by the configuration: {name}: {said}", err=True)
     if changed := changes(stored.space, wanted.space):
         say(f"changed by the configuration: {'; '.join(changed)}", err=True)
-    taken = {name: getattr(wanted, name) for name in _TAKEN}
-    return replace(stored, **taken, artifacts=wanted.artifacts)
+    return replace(edited, artifacts=wanted.artifacts)
 
 
 @click.command(cls=ProgramVerb)
@@ -396,12 +403,12 @@ def confirm(
         runs = missing(ledger, sweep, configurations, seeds)
         if runs:
             typed = Typed(store, objective, options["ray_address"])
-            objective, program, _ = named(spec, objective, program)
+            objective, program, _ = named(spec.origin, objective, program)
             typed = replace(typed, objective=objective)
             check_runnable(spec, typed, program, "confirm")
             function = load_trained(spec, objective, program)
             options |= {"summary": False, "resume": True, "as_json": as_json}
-            last = spec.dispatcher.replace("agents", "")  # they ask for one sweep only
+            last = spec.origin.dispatcher.replace("agents", "")  # they ask for one sweep only
             options["dispatcher"] = options["dispatcher"] or last or "auto"
             again = moved_to(derived(spec, KIND, len(runs)), artifacts)
             again = prepare(ledger, again, [trial.params for trial in runs])

@@ -12,7 +12,7 @@ from automl.control.beginning import (
     check_artifacts,
     check_store,
 )
-from automl.core import SweepSpec
+from automl.core import KEYS, PluginChoice
 from automl.core.arguments import duration
 from automl.core.text import Typed, number, shell_line
 from automl.dispatch._make import choose_dispatcher
@@ -99,13 +99,13 @@ def sweep(
     """
     is_typed = options["objective"] is not None or program is not None
     loaded = _load(config, overrides, program, options)
-    options |= {"dispatcher": loaded.spec.dispatcher, "ray_address": loaded.ray_address}
+    options |= {"dispatcher": loaded.spec.origin.dispatcher, "ray_address": loaded.ray_address}
     typed = Typed(loaded.store, options["objective"], options["ray_address"])
-    options["objective"], program, _ = named(loaded.spec, options["objective"], program)
+    options["objective"], program, _ = named(loaded.spec.origin, options["objective"], program)
     objective = load_trained(loaded.spec, options["objective"], program)
-    spec = replace(loaded.spec, code=digests(objective))
+    spec = replace(loaded.spec, origin=replace(loaded.spec.origin, code=digests(objective)))
     if "stopper" not in loaded.named:
-        spec = replace(spec, stopper=usual_stopper(objective, spec.goals))
+        spec = replace(spec, stopper=PluginChoice(usual_stopper(objective, spec.goals)))
     if program is None and "resumable" not in loaded.named:
         spec = replace(spec, resumable=goes_on(objective))
     loaded = replace(loaded, spec=spec)
@@ -126,8 +126,8 @@ def sweep(
     if options["dry_run"]:
         emit(loaded.spec.to_dict()) if options["as_json"] else _show(loaded)
         return None
-    if spec.suggester != SweepSpec.suggester:
-        SUGGESTERS.get(spec.suggester)  # its package may not be installed
+    if spec.suggester.name != KEYS["suggester"].default:
+        spec.suggester.kind(SUGGESTERS)  # its package may not be installed
     with closing(Ledger.open(loaded.store, create=True)) as ledger:
         spec = begin(
             ledger,
@@ -187,8 +187,8 @@ def _load(
     if options["dispatcher"] and not options["ray_address"]:  # it is not the file's then
         loaded = replace(loaded, ray_address=None)
     kind, _ = choose_dispatcher(loaded.dispatcher, loaded.ray_address)
-    begun = replace(loaded.spec, dispatcher=kind, folder=str(Path.cwd()))
-    return replace(loaded, spec=begun)
+    origin = replace(loaded.spec.origin, dispatcher=kind, folder=str(Path.cwd()))
+    return replace(loaded, spec=replace(loaded.spec, origin=origin))
 
 
 def _hardware_of(address: str) -> Hardware:
@@ -204,7 +204,7 @@ def _show(config: Config) -> None:
         f"{key} {duration(v) if key.endswith('time') else f'{v:g}'}" for key, v in limits.items()
     )
     show_space(config)
-    trained = spec.workload or ("a command" if spec.command else "an objective")
+    trained = spec.workload or ("a command" if spec.origin.command else "an objective")
     say(f"\nsweep {spec.name} of {trained}: {'; '.join(map(str, spec.goals))}")
     say(
         f"budget: {budget or 'none, it runs until Ctrl-C'}; "

@@ -12,8 +12,18 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
-from automl.control.beginning import Plugins
-from automl.core import Constraint, Goal, Resources, SweepSpec, parse_constraints, parse_goals
+from automl.control.beginning import stopper_of
+from automl.core import (
+    Constraint,
+    Goal,
+    Knowledge,
+    Origin,
+    Resources,
+    SpaceHistory,
+    SweepSpec,
+    parse_constraints,
+    parse_goals,
+)
 from automl.core.arguments import check_name
 from automl.core.key_kinds import choose
 from automl.core.resources import (
@@ -51,7 +61,7 @@ _OF_COMMANDS: Final = {
     "reports": "only a command has reports; add it to the line: -- python train.py --lr={lr}",
     "cwd": "only a command runs in the folder of its trial; a function has trial.folder",
 }
-_ELSEWHERE: Final = ("store", "prior", "dispatcher", "ray_address", "command")  # not of the spec
+_ELSEWHERE: Final = ("store", "prior", "dispatcher", "ray_address", "objective", "command")
 # The sections whose keys are parameters, with the fields that an entry can have.
 _FIELDS: Final[Mapping[str, Collection[str]]] = {
     "space": tuple(ENTRY_KEYS),
@@ -214,29 +224,28 @@ class _Checker:
         if self.source.errors:
             return None
         resources, note = self.resources
-        plugins = Plugins(suggester, stopper)
         given = {key: document[key] for key in self.source.data if key not in _ELSEWHERE}
         settings: dict[str, Any] = {
             "resumable": bool(self.command),
             **given,
-            **plugins.settings(),
+            "suggester": suggester,
+            "stopper": stopper,
             "space": space,
             "constraints": constraints,
             "goals": goals,
             "workload": workload.name if workload else None,
             "data": data,
             "fixed": fixed,
-            "prior": prior,
-            "learns": learns,
             "metrics": workload.metrics_on(data) if workload else (),
             "name": name,
             "resources": resources,
-            "command": self.command,
-            "asked": {} if asks else None,
+            "origin": Origin(self.command, document["objective"]),
+            "knowledge": Knowledge(prior, learns),
+            "history": SpaceHistory(asked={} if asks else None),
         }
         spec = SweepSpec(**settings)
         if stopper.options:
-            checked(("stopper",), partial(plugins.make_stopper, can_pause=True), spec)
+            checked(("stopper",), partial(stopper_of, can_pause=True), spec)
         followed = checked(("space",), follow_strategy, spec, local_slots(spec))
         spec, line = followed or (spec, "")
         checked(("ranks",), max_ranks, spec)
@@ -306,7 +315,9 @@ class _Checker:
 
 def _unnamed(spec: SweepSpec) -> list[str]:
     """A line about parameters that a command does not get as arguments; none if it gets all."""
-    names = [name for name in unnamed(spec.command, spec.space.parameters) if name != spec.ranks]
+    names = [
+        name for name in unnamed(spec.origin.command, spec.space.parameters) if name != spec.ranks
+    ]
     if not names:
         return []
     return [

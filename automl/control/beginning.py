@@ -12,7 +12,7 @@ import secrets
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Final
@@ -21,7 +21,9 @@ import numpy as np
 
 from automl.core import (
     KEYS,
+    Knowledge,
     Snapshot,
+    SpaceHistory,
     SweepSpec,
     Trial,
     TrialState,
@@ -65,19 +67,13 @@ if TYPE_CHECKING:
 MAX_RECORDED: Final = 100  # trials of a sweep
 
 
-def with_earlier(
-    ledger: Ledger, spec: SweepSpec, suggester: PluginChoice[Suggester] | None = None
-) -> SweepSpec:
+def with_earlier(ledger: Ledger, spec: SweepSpec) -> SweepSpec:
     """The spec of a new sweep with the trials of the earlier sweeps that its prior names.
-
-    Args:
-        suggester: of the sweep; None for the one that the spec names.
 
     Raises:
         UsageError: a sweep is unknown or teaches nothing, or the suggester would ignore it.
     """
-    choice = suggester or choose(SUGGESTERS, spec.suggester)
-    names = [one.removeprefix(LIKE) for one in spec.learns]
+    names = [one.removeprefix(LIKE) for one in spec.knowledge.learns]
     earlier = {name: _recorded(ledger.snapshot(name), spec) for name in names}
     for name, table in earlier.items():
         if not table["params"]:
@@ -85,11 +81,12 @@ def with_earlier(
                 f"{LIKE}{name}: the sweep has no successful trial with {spec.goals[0].metric} "
                 "and a parameter that is tuned here"
             )
-    if earlier and not choice.kind(SUGGESTERS).uses_context:
+    if earlier and not spec.suggester.kind(SUGGESTERS).uses_context:
         raise UsageError(
-            f"the suggester {choice.name!r} ignores earlier sweeps: leave like: out, or use 'bayes'"
+            f"the suggester {spec.suggester.name!r} ignores earlier sweeps: leave like: out, or "
+            "use 'bayes'"
         )
-    return replace(spec, earlier=earlier)
+    return replace(spec, knowledge=replace(spec.knowledge, earlier=earlier))
 
 
 def _recorded(snapshot: Snapshot, spec: SweepSpec) -> dict[str, Any]:
@@ -112,80 +109,50 @@ def _recorded(snapshot: Snapshot, spec: SweepSpec) -> dict[str, Any]:
     }
 
 
-SuggesterLike = str | Mapping[str, Any] | type[Suggester] | Suggester
-StopperLike = str | Mapping[str, Any] | type[Stopper] | Stopper
+SuggesterLike = str | Mapping[str, Any] | type[Suggester] | Suggester | PluginChoice[Suggester]
+StopperLike = str | Mapping[str, Any] | type[Stopper] | Stopper | PluginChoice[Stopper]
 
 
-@dataclass(frozen=True)
-class Plugins:
-    """The plugins that a sweep has chosen. An object of the user serves one sweep."""
+def suggester_of(spec: SweepSpec, name: str, domain: Domain) -> Suggester:
+    """The suggester of the sweep or, if `name` is another one's, that one (the fallback)."""
+    choice = spec.suggester if name == spec.suggester.name else name
+    context = _context(spec, domain)
+    return make_suggester(choice, spec.goals, spec.constraints, context, seed=spec.seed)
 
-    suggester: PluginChoice[Suggester]
-    stopper: PluginChoice[Stopper]
 
-    @classmethod
-    def choose(cls, suggester: SuggesterLike, stopper: StopperLike) -> Plugins:
-        """What a user names in Python; raises UsageError if it cannot be understood."""
-        return cls(
-            choose(SUGGESTERS, suggester, Suggester),
-            choose(STOPPERS, stopper, Stopper),
-        )
+def suggestion_queue(
+    spec: SweepSpec, kind: type[Dispatcher], note: Callable[[str], None]
+) -> SuggestionQueue:
+    """The queue of suggestions for a dispatcher of this kind.
 
-    @classmethod
-    def of(cls, spec: SweepSpec) -> Plugins:
-        """Those that a spec names."""
-        return cls(
-            choose(SUGGESTERS, {"name": spec.suggester, **spec.suggester_options}),
-            choose(STOPPERS, {"name": spec.stopper, **spec.stopper_options}),
-        )
+    Args:
+        note: called with a message when another suggester had to propose.
+    """
+    proposer = Proposer(
+        partial(suggester_of, spec),
+        spec.suggester.name,
+        Domain.of(spec),
+        prospects=spec.budget.until is not None,
+        replicates=spec.replicates,
+    )
+    queue = BackgroundSuggestionQueue if kind.suggests_ahead else SuggestionQueue
+    return queue(proposer, note=note)
 
-    def settings(self) -> dict[str, Any]:
-        """The arguments of `SweepSpec`."""
-        return {
-            "suggester": self.suggester.name,
-            "suggester_options": self.suggester.options,
-            "stopper": self.stopper.name,
-            "stopper_options": self.stopper.options,
-        }
 
-    def make_suggester(self, spec: SweepSpec, name: str, domain: Domain) -> Suggester:
-        """The suggester of the sweep or, if `name` is another one's, that one (the fallback)."""
-        choice = self.suggester if name == self.suggester.name else name
-        context = _context(spec, domain)
-        return make_suggester(choice, spec.goals, spec.constraints, context, seed=spec.seed)
-
-    def make_queue(
-        self, spec: SweepSpec, kind: type[Dispatcher], note: Callable[[str], None]
-    ) -> SuggestionQueue:
-        """The queue of suggestions for a dispatcher of this kind.
-
-        Args:
-            note: called with a message when another suggester had to propose.
-        """
-        proposer = Proposer(
-            partial(self.make_suggester, spec),
-            spec.suggester,
-            Domain.of(spec),
-            prospects=spec.budget.until is not None,
-            replicates=spec.replicates,
-        )
-        queue = BackgroundSuggestionQueue if kind.suggests_ahead else SuggestionQueue
-        return queue(proposer, note=note)
-
-    def make_stopper(self, spec: SweepSpec, *, can_pause: bool) -> Stopper:
-        """The stopper of the sweep; raises UsageError if an option is out of its range."""
-        proposes = self.stopper.kind(STOPPERS).proposes
-        learns = proposes and self.suggester.kind(SUGGESTERS).uses_context
-        return self.stopper.make(
-            STOPPERS,
-            spec.goals,
-            spec.constraints,
-            seed=spec.seed,
-            space=spec.known_space,
-            max_steps=spec.max_steps,
-            can_pause=can_pause,
-            **({"context": _context(spec, Domain.of(spec))} if learns else {}),
-        )
+def stopper_of(spec: SweepSpec, *, can_pause: bool) -> Stopper:
+    """The stopper of the sweep; raises UsageError if an option is out of its range."""
+    choice: PluginChoice[Stopper] = spec.stopper
+    learns = choice.kind(STOPPERS).proposes and spec.suggester.kind(SUGGESTERS).uses_context
+    return choice.make(
+        STOPPERS,
+        spec.goals,
+        spec.constraints,
+        seed=spec.seed,
+        space=spec.known_space,
+        max_steps=spec.max_steps,
+        can_pause=can_pause,
+        **({"context": _context(spec, Domain.of(spec))} if learns else {}),
+    )
 
 
 def _context(spec: SweepSpec, domain: Domain) -> SearchContext:
@@ -198,9 +165,9 @@ def _context(spec: SweepSpec, domain: Domain) -> SearchContext:
                 for metric, losses in table["losses"].items()
             },
         )
-        for name, table in spec.earlier.items()
+        for name, table in spec.knowledge.earlier.items()
     ]
-    return SearchContext(domain, spec.prior, spec.budget, earlier=earlier)
+    return SearchContext(domain, spec.knowledge.prior, spec.budget, earlier=earlier)
 
 
 def read_spec(
@@ -215,7 +182,7 @@ def read_spec(
     metrics: Iterable[Metric],
     local: bool = False,
     **settings: Any,
-) -> tuple[SweepSpec, Plugins, list[str]]:
+) -> tuple[SweepSpec, list[str]]:
     """The spec that keyword arguments describe, as a person may write them in Python.
 
     Args:
@@ -226,14 +193,15 @@ def read_spec(
         settings: further keys of a configuration.
 
     Returns:
-        The spec, the plugins, and lines for a person about the resources.
+        The spec, and lines for a person about the resources. An object of the user, such as their
+        own suggester, serves one sweep.
 
     Raises:
         UsageError: an argument is wrong.
     """
     asked: dict[str, str] | None = {} if space is None else None  # the objective declares it
     space = Space() if space is None else read_space(space)
-    plugins = Plugins.choose(suggester, stopper)
+    choice = choose(SUGGESTERS, suggester, Suggester)
     given = read_keys(KEYS, settings)
     slot, workers = given.pop("resources", {}), given.pop("workers", None)
     num_gpus = local_gpus() if local and "gpus" not in slot else 0
@@ -242,17 +210,17 @@ def read_spec(
         space=space,
         goals=parse_goals(goals),
         constraints=parse_constraints(constraints),
-        learns=learns,
-        prior=check_prior({} if prior is None else prior, space, plugins.suggester),
+        suggester=choice,
+        stopper=choose(STOPPERS, stopper, Stopper),
+        knowledge=Knowledge(check_prior({} if prior is None else prior, space, choice), learns),
         metrics=tuple(arguments.listed("metrics", metrics, Metric, "an automl.Metric")),
         resources=resources,
         workers=workers,
-        asked=asked,
-        **plugins.settings(),
+        history=SpaceHistory(asked=asked),
         **given,
     )
     check_sweep(spec)
-    return spec, plugins, [note] if note else []
+    return spec, [note] if note else []
 
 
 def check_sweep(spec: SweepSpec) -> None:
@@ -318,19 +286,21 @@ def with_known_space(writer: Journal, wanted: SweepSpec) -> SweepSpec:
             f"sweep {stored.name!r} has the goal {known!r}, got {given!r}: go on with that, "
             "or begin a sweep of another name"
         )
-    if wanted.asked is not None:  # what its trials have asked for so far
-        wanted = replace(wanted, space=stored.space, asked=stored.asked)
+    if wanted.history.asked is not None:  # what its trials have asked for so far
+        wanted = replace(wanted, space=stored.space, history=stored.history)
     spec = replace(
         wanted,
-        explored=stored.explored,
-        learns=stored.learns,
-        earlier=stored.earlier,
+        history=replace(wanted.history, explored=stored.history.explored),
+        knowledge=replace(stored.knowledge, prior=wanted.knowledge.prior),
     )
     if stored.space != wanted.space:
         if writer.trials:
             try:
                 tried = [trial.params for trial in writer.trials]
-                spec = replace(spec, explored=joined(stored.known_space, wanted.space, tried))
+                history = replace(
+                    spec.history, explored=joined(stored.known_space, wanted.space, tried)
+                )
+                spec = replace(spec, history=history)
             except SpaceError as error:
                 raise UsageError(
                     f"sweep {spec.name!r} has run with another space: {error}"
@@ -345,7 +315,8 @@ def with_known_space(writer: Journal, wanted: SweepSpec) -> SweepSpec:
 
 def code_changed(stored: SweepSpec, wanted: SweepSpec, num_trials: int) -> str:
     """What of the objective is not as it was when its trials ran, in words; "" for nothing."""
-    names = [n for n, digest in wanted.code.items() if stored.code.get(n, digest) != digest]
+    known = stored.origin.code
+    names = [n for n, digest in wanted.origin.code.items() if known.get(n, digest) != digest]
     if not names or not num_trials:
         return ""
     return (
@@ -375,7 +346,7 @@ class Growth:
         known = spec.space.parameters.get(asked["name"])
         if known is None or same_kind(known, parameter_of(asked)):
             return ""
-        earlier = f"{(spec.asked or {}).get(known.name)} has asked for {known!r}"
+        earlier = f"{(spec.history.asked or {}).get(known.name)} has asked for {known!r}"
         return (
             f"{event.line} asks for {parameter_of(asked)!r}, and {earlier}: "
             "give one of them another name"
@@ -384,7 +355,7 @@ class Growth:
     def follow(self, trial: Trial | None) -> None:
         """Learn from what a trial has asked for, and from what it has not."""
         spec = self._writer.spec
-        if spec.asked is None or trial is None or explains(spec.space, _asks(trial)):
+        if spec.history.asked is None or trial is None or explains(spec.space, _asks(trial)):
             return
         trials = self._writer.trials
         space, moved = learned(map(_asks, trials))
@@ -396,7 +367,7 @@ class Growth:
             lines: dict[str, str] = {}
             for one in trials:
                 lines = {**{n: asked["line"] for n, asked in (one.asked or {}).items()}, **lines}
-            changed = replace(spec, space=space, asked=lines)
+            changed = replace(spec, space=space, history=replace(spec.history, asked=lines))
             self._writer.specify(changed)
             self._grown(changed)
 
@@ -405,37 +376,29 @@ def _asks(trial: Trial) -> Asks:
     return Asks(trial.params, trial.asked or {}, trial.state is TrialState.COMPLETED)
 
 
-def check_spec(
-    spec: SweepSpec,
-    dispatcher: str,
-    objective: Callable[[Any], Any] | None,
-    plugins: Plugins | None = None,
-) -> None:
+def check_spec(spec: SweepSpec, dispatcher: str, objective: Callable[[Any], Any] | None) -> None:
     """Raise UsageError if something is unknown or does not fit.
 
     A plugin is imported only if that is needed.
-
-    Args:
-        plugins: the suggester and the stopper; None for those that the spec names.
     """
     check_name(spec.name)
-    plugins = plugins or Plugins.of(spec)
-    if plugins.stopper.options:
-        plugins.make_stopper(spec, can_pause=True)  # it checks the ranges of its options
-    if plugins.suggester.name != KEYS["suggester"].default:
-        plugins.suggester.kind(SUGGESTERS)  # its package may not be installed
-    if spec.asked is not None and plugins.stopper.kind(STOPPERS).proposes:
-        raise UsageError(f"the stopper {spec.stopper!r} needs a space that is declared: give one")
+    suggester, stopper = choose(SUGGESTERS, spec.suggester), choose(STOPPERS, spec.stopper)
+    if stopper.options:
+        stopper_of(spec, can_pause=True)  # it checks the ranges of its options
+    if suggester.name != KEYS["suggester"].default:
+        suggester.kind(SUGGESTERS)  # its package may not be installed
+    if spec.history.asked is not None and stopper.kind(STOPPERS).proposes:
+        raise UsageError(f"the stopper {stopper.name!r} needs a space that is declared: give one")
     check_artifacts(spec)
     DISPATCHERS.require(dispatcher)
     if dispatcher != "agents":  # they know what to train
         _check_objective(spec, objective)
         _check_ranks(spec, dispatcher)
     named = spec.budget.until
-    if named and (len(spec.goals) > 1 or not plugins.suggester.kind(SUGGESTERS).predicts_gain):
+    if named and (len(spec.goals) > 1 or not suggester.kind(SUGGESTERS).predicts_gain):
         raise UsageError(
             f"a budget of {named} needs a single goal and a suggester that predicts gains, such as "
-            f"'bayes'; got {len(spec.goals)} goals and {spec.suggester!r}"
+            f"'bayes'; got {len(spec.goals)} goals and {suggester.name!r}"
         )
 
 
@@ -491,7 +454,7 @@ def _check_ranks(spec: SweepSpec, dispatcher: str) -> None:
 
 def check_artifacts(spec: SweepSpec) -> None:
     """Raise UsageError if artifacts cannot be written from this machine."""
-    if spec.artifacts not in ("", NONE) and not spec.received:
+    if spec.artifacts not in ("", NONE) and not spec.origin.received:
         check_writable(spec.artifacts)
 
 
@@ -530,14 +493,15 @@ def check_store(location: str, *, whole: bool = False) -> list[str]:
 
 def artifacts_of(spec: SweepSpec) -> str:
     """The location of a sweep's artifacts; "" if it keeps its files in its store."""
-    if spec.artifacts in ("", NONE) or not spec.artifacts_folder:
+    folder = spec.origin.artifacts_folder
+    if spec.artifacts in ("", NONE) or not folder:
         return ""
-    if not NAME.fullmatch(spec.artifacts_folder):
+    if not NAME.fullmatch(folder):
         raise UsageError(
-            f"the ledger names {spec.artifacts_folder!r} as the sweep's folder of artifacts, which "
+            f"the ledger names {folder!r} as the sweep's folder of artifacts, which "
             "is not a valid name: the ledger was changed by somebody else"
         )
-    return f"{spec.artifacts}/{spec.artifacts_folder}"
+    return f"{spec.artifacts}/{folder}"
 
 
 def check_repeated(stored: SweepSpec, given: str) -> None:
@@ -567,8 +531,8 @@ def with_artifacts(spec: SweepSpec, stored: SweepSpec) -> SweepSpec:
     Raises:
         UsageError: the sweep has its files at another location, or only the ledger names it.
     """
-    check_repeated(stored, "" if spec.received else spec.artifacts)
-    if spec.artifacts in ("", NONE):
-        return replace(spec, artifacts_folder=stored.artifacts_folder)
-    folder = stored.artifacts_folder or f"{spec.name[:50]}-{secrets.token_hex(6)}"
-    return replace(spec, artifacts_folder=folder)
+    check_repeated(stored, "" if spec.origin.received else spec.artifacts)
+    folder = stored.origin.artifacts_folder
+    if spec.artifacts not in ("", NONE):
+        folder = folder or f"{spec.name[:50]}-{secrets.token_hex(6)}"
+    return replace(spec, origin=replace(spec.origin, artifacts_folder=folder))

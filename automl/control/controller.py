@@ -21,7 +21,15 @@ from workers.artifacts import forget_checkpoints, location_of
 from workers.files import Folder
 from workers.protocol import DISPOSABLE, Asked, Event, Outcome, Report, StopRequest
 
-from .beginning import Growth, Plugins, artifacts_of, with_artifacts, with_known_space
+from .beginning import (
+    Growth,
+    artifacts_of,
+    stopper_of,
+    suggester_of,
+    suggestion_queue,
+    with_artifacts,
+    with_known_space,
+)
 from .machine import MemoryGuard, StopSignals, lock_gpus, visible
 from .outcomes import COMMIT_SECONDS, Journal, Shutdown, ended
 from .scheduler import Assigner, Scheduler
@@ -251,7 +259,6 @@ def conduct(
     on_change: Callable[[Snapshot], None] | None = None,
     resume: bool = False,
     local: bool = True,
-    plugins: Plugins | None = None,
 ) -> Snapshot:
     """Like `automl.sweeps.run`, on a dispatcher of this kind.
 
@@ -259,7 +266,6 @@ def conduct(
         start: makes the dispatcher, while suggestions are already being made.
         local: whether trials run on this machine.
     """
-    plugins = plugins or Plugins.of(spec)
     hold = ledger.hold(spec.name)
     try:
         if hold.state.trials and not resume:
@@ -276,7 +282,6 @@ def conduct(
                 ledger,
                 hold,
                 kind,
-                plugins,
                 signals,
                 local=local,
                 on_change=on_change,
@@ -319,13 +324,12 @@ def attend(ledger: Ledger, sweep: str, *, stop: str = "") -> bool:
         UsageError: its suggester or stopper is unknown here, such as a class of the user's own.
     """
     spec = ledger.spec(sweep)
-    plugins = Plugins.of(spec)
     try:
         hold = ledger.hold(sweep, brief=True)
     except HeldError:
         return False
     try:
-        parts = (spec, ledger, hold, AgentsDispatcher, plugins, StopSignals())
+        parts = (spec, ledger, hold, AgentsDispatcher, StopSignals())
         with _wired(*parts, local=True, brief=True) as (controller, _):
             controller.attend(finished=hold.earlier_state == "finished", stop=stop)
     finally:
@@ -339,7 +343,6 @@ def _wired(
     ledger: Ledger,
     hold: Hold,
     kind: type[Dispatcher],
-    plugins: Plugins,
     signals: StopSignals,
     *,
     local: bool,
@@ -348,7 +351,7 @@ def _wired(
 ) -> Iterator[tuple[Controller, Callable[[], Snapshot]]]:
     """A controller with all its parts, which end with the context; and the sweep as it is now."""
     can_pause = spec.workload is not None or spec.resumable or kind.keeps_paused
-    stopper = plugins.make_stopper(spec, can_pause=can_pause)
+    stopper = stopper_of(spec, can_pause=can_pause)
     files = ledger.files(spec.name)
     # A controller for a moment trains nothing, so it uses no location that the ledger names.
     artifacts = "" if brief else artifacts_of(spec)
@@ -382,7 +385,7 @@ def _wired(
 
     with (
         closing(
-            plugins.make_queue(spec, kind, lambda message: journal.note("fallback", message))
+            suggestion_queue(spec, kind, lambda message: journal.note("fallback", message))
         ) as suggestions,
         closing(MemoryGuard(spec, kind.estimates, local)) as guard,
         closing(CheckpointCleanup(spec, files, artifacts)) as cleanup,
@@ -402,7 +405,7 @@ def _wired(
             assigner,
             guard,
             shutdown,
-            make_suggester=plugins.make_suggester,
+            make_suggester=suggester_of,
             starts_fast=kind.starts_fast,
         )
         controller = Controller(

@@ -19,6 +19,7 @@ from .events import (
     final_metrics,
 )
 from .goals import Constraint, Goal, parse_constraints, parse_goals
+from .key_kinds import PluginChoice
 from .resources import (
     Budget,
     Resources,
@@ -29,7 +30,16 @@ from .resources import (
     read_workers,
     slot_resources,
 )
-from .spec import KEYS, SweepSpec, check_room, max_ranks, ranks_of
+from .spec import (
+    KEYS,
+    Knowledge,
+    Origin,
+    SpaceHistory,
+    SweepSpec,
+    check_room,
+    max_ranks,
+    ranks_of,
+)
 from .state import ENQUEUE, Snapshot, SweepState
 from .trial import AGENT, ANEW, ReportLog, ReportPoint, Trial, TrialIndex, TrialState, without_held
 
@@ -48,14 +58,18 @@ __all__ = [
     "Created",
     "Ended",
     "Goal",
+    "Knowledge",
     "Leased",
     "Moved",
     "Noted",
+    "Origin",
+    "PluginChoice",
     "Proposed",
     "ReportLog",
     "ReportPoint",
     "Resources",
     "Snapshot",
+    "SpaceHistory",
     "SpecChanged",
     "SweepEvent",
     "SweepSpec",

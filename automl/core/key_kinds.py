@@ -11,7 +11,7 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast
 
@@ -235,12 +235,16 @@ class PluginChoice(Generic[T]):
     Args:
         name: as the ledger stores it.
         options: for its constructor; plain values.
-        given: the user's own class or object; None for the plugin of that name.
+        given: the user's own class or object, which no ledger stores; None for the plugin of that
+            name.
     """
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    given: Any = None
+    given: Any = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        return self.name
 
     def kind(self, registry: Registry[T]) -> type[T]:
         """The class of the plugin."""
@@ -249,14 +253,18 @@ class PluginChoice(Generic[T]):
         return cast(type[T], self.given if inspect.isclass(self.given) else type(self.given))
 
     def make(self, registry: Registry[T], *args: Any, **arguments: Any) -> T:
-        """The plugin, made with these arguments and its options; the user's own object as it is."""
+        """The plugin, made with these arguments and its options; the user's own object as it is.
+
+        Raises:
+            UsageError: a ledger, which may say anything, names an unknown plugin or option.
+        """
         if self.given is not None and not inspect.isclass(self.given):
             return cast(T, self.given)
-        return self.kind(registry)(*args, **arguments, **self.options)
+        return choose(registry, self).kind(registry)(*args, **arguments, **self.options)
 
 
 def choose(registry: Registry[T], given: Any, base: type[T] | None = None) -> PluginChoice[T]:
-    """The plugin that a user names. Imports it only if it has options.
+    """The plugin that a user or a ledger names. Imports it only if it has options.
 
     Args:
         registry: of the plugins of this kind.
@@ -267,28 +275,28 @@ def choose(registry: Registry[T], given: Any, base: type[T] | None = None) -> Pl
     Raises:
         UsageError: there is no such plugin, or it has no such option, or the value is wrong.
     """
-    if isinstance(given, PluginChoice):
-        return given
     if isinstance(given, str):
-        return PluginChoice(registry.require(given))
+        given = PluginChoice[T](given)
     if isinstance(given, Mapping) and "name" in given:
         options = dict(given)
-        choice = PluginChoice[T](registry.require(options.pop("name")), options)
-        if options:
-            check_options(registry, choice)
-        return choice
+        given = PluginChoice[T](options.pop("name"), options)
+    if isinstance(given, PluginChoice):
+        if given.given is None:
+            given = replace(given, name=registry.require(given.name))
+        check_options(registry, given)
+        return cast(PluginChoice[T], given)
     kind = given if inspect.isclass(given) else type(given)
     if base is not None and issubclass(kind, base) and kind is not base:
         return PluginChoice(getattr(kind, "name", kind.__name__), given=given)
-    forms = "a name, a mapping with a name and options"
+    forms = "a name, or a mapping of name and options,"
     if base is not None:
-        forms += f", a class that inherits {base.__module__}.{base.__name__}, or an object of one"
-    raise UsageError(f"a {registry.noun} is {forms}; got {show(given)} of type {kind.__name__!r}")
+        forms += f" or a class that inherits {base.__module__}.{base.__name__}, or an object of it,"
+    raise WrongValue(registry.noun, forms, given)
 
 
 def check_options(registry: Registry[T], choice: PluginChoice[T]) -> None:
     """Raise UsageError if the plugin lacks an option, or if a value has the wrong type."""
-    known = options_of(choice.kind(registry))
+    known = options_of(choice.kind(registry)) if choice.options else {}
     what = f"{registry.noun} {choice.name!r}"
     for name, value in choice.options.items():
         if name not in known:

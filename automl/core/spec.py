@@ -7,8 +7,8 @@ arguments and the reference page derive from it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Final
 
 from automl.errors import UsageError
@@ -27,6 +27,7 @@ from .key_kinds import (
     TEXT,
     Key,
     Kind,
+    PluginChoice,
     key,
     keys_of,
     listed,
@@ -35,12 +36,6 @@ from .key_kinds import (
     whole,
 )
 from .resources import BUDGET, RESOURCES, WORKERS, Budget, Resources, WorkerRange, read_workers
-
-
-def _plugin(name: str, value: Any) -> Any:
-    if isinstance(value, str) or (isinstance(value, dict) and isinstance(value.get("name"), str)):
-        return value
-    raise WrongValue(name, "a name, or a mapping of name and options,", value)
 
 
 def _space(name: str, value: Any) -> dict[str, Any] | None:
@@ -77,7 +72,7 @@ def _replicates(name: str, value: Any) -> str | int:
 
 MAX_REPLICATES: Final = 1000
 DISPATCHERS: Final = ("auto", "ray", "local", "inline", "agents")
-PLUGIN: Final = Kind("name, or a mapping of name and options", _plugin)
+PLUGIN: Final = Kind("name, or a mapping of name and options", lambda _, value: value)
 REPLICATES: Final = Kind("`auto`, `none`, or a whole number", _replicates)
 COMMAND: Final = Kind("list of words", _command)
 RANKS: Final = Kind(
@@ -87,32 +82,76 @@ RANKS: Final = Kind(
 
 
 @dataclass(frozen=True)
-class SweepSpec:
-    """The specification of one sweep. A field with a `key` says itself what it means.
+class Origin:
+    """What a sweep runs, and where: a ledger keeps it, and whoever goes on with it is careful.
 
     Args:
-        suggester_options, stopper_options: for their constructors.
-        metrics: declared by the workload, or by the user for their objective.
         command: what the trials run, as it was typed, to be shown; "" if they run no command.
         objective: FILE:NAME of the function that the configuration names; "" if it names none.
         signed: the signature (`automl.cli.common.signature`) of the user whose configuration names
             the command or the objective; "" if it was typed. Without it, neither is run from here:
             whoever runs the sweep types it again.
-        artifacts_folder: the sweep's own folder in `artifacts`.
-        prior: densities of parameters, from what `prior` says of their values.
-        learns: words of `prior`: "like:SWEEP" for an earlier sweep.
-        earlier: trials of the sweeps that `learns` names, by sweep, as they were when this sweep
-            began: `params`, and `losses` by metric.
-        dispatcher: that ran the sweep last; "" if it is not known.
         folder: in which it was started; a command means something else in another one. "" if that
             is not known.
+        dispatcher: that ran the sweep last; "" if it is not known.
+        code: digests of what its trials run, by name (`workflows.objective.digests`).
+        artifacts_folder: the sweep's own folder in `artifacts`.
         received: whether the spec was read from a ledger, which may be a stranger's: a run uses its
             location only if the call names it again (`with_location`).
-        paired: whether trials 0 and 1 have the same seed, as do 2 and 3, and so on.
-        explored: what earlier trials may have, if the space has changed: `space` and the earlier
+    """
+
+    command: str = ""
+    objective: str = ""
+    signed: str = ""
+    folder: str = ""
+    dispatcher: str = ""
+    code: Mapping[str, str] = field(default_factory=dict)
+    artifacts_folder: str = ""
+    received: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What was known before the first trial.
+
+    Args:
+        prior: densities of parameters, from what the key `prior` says of their values.
+        learns: words of that key: "like:SWEEP" for an earlier sweep.
+        earlier: trials of the sweeps that `learns` names, by sweep, as they were when this sweep
+            began: `params`, and `losses` by metric.
+    """
+
+    prior: Mapping[str, Any] = field(default_factory=dict)
+    learns: tuple[str, ...] = ()
+    earlier: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """The earlier sweeps, in words; "" for none."""
+        return ", ".join(f"{len(e['params'])} trials of {name}" for name, e in self.earlier.items())
+
+
+@dataclass(frozen=True)
+class SpaceHistory:
+    """How the space has come about.
+
+    Args:
+        explored: what earlier trials may have, if the space has changed: the space and the earlier
             spaces together (`search_spaces.change`).
         asked: the line that first asked for each parameter, if the objective declares the space
             while it runs (`trial.suggest_float`); None if the space was declared before.
+    """
+
+    explored: Space | None = None
+    asked: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class SweepSpec:
+    """The specification of one sweep. A field with a `key` says itself what it means.
+
+    Args:
+        metrics: declared by the workload, or by the user for their objective.
+        paired: whether trials 0 and 1 have the same seed, as do 2 and 3, and so on.
     """
 
     name: str = key(
@@ -169,22 +208,20 @@ class SweepSpec:
         "budget: {trials: 50, time: 2h}",
         Budget,
     )
-    suggester: str = key(
+    suggester: PluginChoice[Any] = key(
         PLUGIN,
         "Proposes configurations: `bayes`, `ax`, `tpe`, `optuna-gp`, `sobol`, `random`, or "
         "[your own](../guides/plugins.md).",
         "suggester: tpe",
         "bayes",
     )
-    suggester_options: Mapping[str, Any] = field(default_factory=dict)
-    stopper: str = key(
+    stopper: PluginChoice[Any] = key(
         PLUGIN,
         "Ends or pauses poor trials: `none`, `asha`, `hyperband`, `median`, `curve`. "
         "See [early stopping](../guides/early-stopping.md) and [options](#options-of-stoppers).",
         "stopper: {name: asha, grace: 5, factor: 3}",
         "none",
     )
-    stopper_options: Mapping[str, Any] = field(default_factory=dict)
     workers: WorkerRange | None = key(
         WORKERS,
         "Number of slots: how many trials of one rank run at once. On a Ray cluster also a "
@@ -235,8 +272,6 @@ class SweepSpec:
         None,
         "15 minutes for a workload, else none",
     )
-    prior: Mapping[str, Any] = field(default_factory=dict)
-    learns: tuple[str, ...] = ()
     metrics: tuple[Metric, ...] = ()
     trackers: tuple[str, ...] = key(
         listed(TEXT),
@@ -245,10 +280,6 @@ class SweepSpec:
         "trackers: [mlflow, tensorboard]",
         (),
     )
-    explored: Space | None = None
-    command: str = ""
-    objective: str = ""
-    signed: str = ""
     reports: Mapping[str, str] = key(
         mapped(TEXT),
         "How a command prints its metrics: a regular expression of RE2 for each, with one group; "
@@ -274,7 +305,6 @@ class SweepSpec:
         "auto",
         flag="--replicates N",
     )
-    earlier: Mapping[str, Any] = field(default_factory=dict)
     artifacts: str = key(
         Kind("text", _artifacts),
         "Folder or URL that every node reaches, such as s3://bucket/prefix, for the files of "
@@ -285,63 +315,61 @@ class SweepSpec:
         "in the store",
         "--artifacts URL",
     )
-    artifacts_folder: str = ""
-    dispatcher: str = ""
-    folder: str = ""
-    code: Mapping[str, str] = field(default_factory=dict)  # digests of what trials run, by name
     paired: bool = False
-    asked: Mapping[str, str] | None = None
-    received: bool = field(default=False, compare=False)
+    origin: Origin = field(default_factory=Origin)
+    knowledge: Knowledge = field(default_factory=Knowledge)
+    history: SpaceHistory = field(default_factory=SpaceHistory)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "workers", read_workers(self.workers))
-        for name in ("goals", "constraints"):
-            known = (
-                replace(one, declared=declared(one.metric, self.metrics))
-                for one in getattr(self, name)
-            )
-            object.__setattr__(self, name, tuple(known))
-        returned = self.workload is None
-        goals = (replace(one, returned=returned and one.within is None) for one in self.goals)
-        object.__setattr__(self, "goals", tuple(goals))
+        own, plugins = self.workload is None, {name: getattr(self, name) for name in _PLUGINS}
+        goals = (replace(one, returned=own and one.within is None) for one in self.goals)
+        read = {
+            **{n: PluginChoice(one) if isinstance(one, str) else one for n, one in plugins.items()},
+            "goals": self._declared(goals),
+            "constraints": self._declared(self.constraints),
+            "workers": read_workers(self.workers),
+        }
+        for name, value in read.items():
+            object.__setattr__(self, name, value)
+
+    def _declared(self, measured: Iterable[Any]) -> tuple[Any, ...]:
+        return tuple(replace(m, declared=declared(m.metric, self.metrics)) for m in measured)
 
     def with_location(self, artifacts: str) -> SweepSpec:
         """The spec with the location of artifacts that the caller names; "" for the store."""
-        return replace(self, artifacts=artifacts, received=False)
+        return replace(self, artifacts=artifacts, origin=replace(self.origin, received=False))
 
     def completed(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """A trial's parameters, with the defaults of those that are new since it was proposed."""
-        return dict(self.explored.complete(params) if self.explored else params)
+        return dict(self.known_space.complete(params) if self.history.explored else params)
 
     @property
     def asked_ranges(self) -> dict[str, Any] | None:
         """The ranges that trials have asked for; None if the space was declared."""
-        if self.asked is None:
+        if self.history.asked is None:
             return None
-        known = self.space.parameters
-        return {n: {**known[n].to_dict(), "line": line} for n, line in self.asked.items()}
+        known, asked = self.space.parameters, self.history.asked
+        return {n: {**known[n].to_dict(), "line": line} for n, line in asked.items()}
 
     @property
     def known_space(self) -> Space:
         """The space of every trial, also of those from before a change of the space."""
-        return self.explored or self.space
-
-    @property
-    def learned_from(self) -> str:
-        """The earlier sweeps that teach this one, in words; "" for none."""
-        return ", ".join(f"{len(e['params'])} trials of {name}" for name, e in self.earlier.items())
+        return self.history.explored or self.space
 
     def to_dict(self) -> dict[str, Any]:
-        """The spec as plain JSON data; the ledger stores these keys."""
-        names = [one.name for one in fields(self) if one.name != "received"]
-        return {name: _plain(getattr(self, name)) for name in names}
+        """The spec as plain JSON data, without levels for its parts; the ledger stores it."""
+        data: dict[str, Any] = _plain(self)
+        for name in _PLUGINS:
+            data[name], data[f"{name}_options"] = data[name].values()
+        for name in _PARTS:
+            data |= data.pop(name)
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SweepSpec:
         """The inverse of `to_dict`; the spec counts as received."""
-        data = dict(data)
-        explored = data.get("explored")
-        parsed: dict[str, Any] = {
+        flat: dict[str, Any] = {
+            **data,
             "space": Space.from_dict(data["space"]),
             "goals": tuple(Goal.parse(text) for text in data["goals"]),
             "constraints": tuple(Constraint.parse(text) for text in data["constraints"]),
@@ -350,9 +378,20 @@ class SweepSpec:
             "metrics": tuple(Metric(**one) for one in data.get("metrics", ())),
             "trackers": tuple(data.get("trackers", ())),
             "learns": tuple(data.get("learns", ())),
-            "explored": Space.from_dict(explored) if explored else None,
+            "explored": Space.from_dict(data["explored"]) if data.get("explored") else None,
+            "received": True,
         }
-        return cls(**{**data, **parsed, "received": True})
+        for name in _PLUGINS:
+            flat[name] = PluginChoice(flat[name], flat.pop(f"{name}_options"))
+        parts = {
+            name: part(**{one.name: flat.pop(one.name) for one in fields(part) if one.name in flat})
+            for name, part in _PARTS.items()
+        }
+        return cls(**flat, **parts)
+
+
+_PLUGINS: Final = ("suggester", "stopper")
+_PARTS: Final = {"origin": Origin, "knowledge": Knowledge, "history": SpaceHistory}
 
 
 def _plain(value: Any) -> Any:
@@ -361,8 +400,8 @@ def _plain(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, Goal | Constraint):
         return str(value)
-    if isinstance(value, Budget | Resources | WorkerRange | Metric):
-        return vars(value)
+    if is_dataclass(value):
+        return {one.name: _plain(getattr(value, one.name)) for one in fields(value) if one.compare}
     if isinstance(value, tuple):
         return list(map(_plain, value))
     return dict(value) if isinstance(value, Mapping) else value

@@ -358,7 +358,7 @@ class Snapshot:
         if self.trials:
             return self.trials[-1].worker.startswith(AGENT)
         spec = self.spec
-        own = spec is not None and spec.workload is None and not spec.command
+        own = spec is not None and spec.workload is None and not spec.origin.command
         return own and not self.reason  # a controller that has ended says why
 
     def outcome(self, trial: Trial) -> str:

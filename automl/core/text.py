@@ -275,13 +275,13 @@ class Typed:
             more: further words.
             verb: of the command line.
         """
-        words = ["automl", verb, spec.name, *self.location]
+        words, origin = ["automl", verb, spec.name, *self.location], spec.origin
         if self.ray_address is not None:
             words += ["--ray-address", self.ray_address]
-        if spec.artifacts and not spec.received:
+        if spec.artifacts and not origin.received:
             words += ["--artifacts", spec.artifacts]
         words += [*self.changes, *more]
-        named = bool(spec.signed) and self.objective in (None, spec.objective)
+        named = bool(origin.signed) and self.objective in (None, origin.objective)
         return shell_line([*words, *([] if named else trained_words(spec, self.objective))])
 
 
@@ -290,14 +290,14 @@ def trained_words(spec: SweepSpec, objective: str | None = None) -> list[str]:
 
     The words of a command are split, so that none of a stranger's can end the line.
     """
-    if spec.workload is not None or spec.dispatcher == "agents":
+    if spec.workload is not None or spec.origin.dispatcher == "agents":
         return []
-    if not spec.command:
-        return ["--objective", objective or spec.objective or "FILE:NAME"]
+    if not spec.origin.command:
+        return ["--objective", objective or spec.origin.objective or "FILE:NAME"]
     try:
-        return shlex.split(spec.command)
+        return shlex.split(spec.origin.command)
     except ValueError:  # no program of this project has written it
-        return [spec.command]
+        return [spec.origin.command]
 
 
 @contextmanager

@@ -185,11 +185,11 @@ def settings(record: Record) -> Rows:
     given = ((name, getattr(record.spec, name)) for name in keys_of(SweepSpec))
     rows = [
         *((name.replace("_", " "), _shown(value)) for name, value in given if name not in APART),
-        ("prior", _shown(record.spec.prior)),
+        ("prior", _shown(record.spec.knowledge.prior)),
         ("changes of the space", "; ".join(notes.get("space", ()))),
         ("changes of the code", "; ".join(notes.get("code", ()))),
         ("GPUs", "; ".join(notes.get("gpus", ()))),
-        ("learned from", record.spec.learned_from),
+        ("learned from", str(record.spec.knowledge)),
     ]
     return [row for row in rows if row[1]]
 
@@ -219,8 +219,8 @@ def _environment(record: Record) -> Rows:
 
 def _shown(value: Any) -> str:
     """A setting in words; "" if it is empty or off."""
-    if is_dataclass(value):
-        keys = keys_of(type(value))
+    keys = keys_of(type(value)) if is_dataclass(value) else {}
+    if keys:
         parts = ((key, getattr(value, key)) for key in keys)
         return ", ".join(
             f"{key.replace('_', ' ')} "

@@ -93,8 +93,8 @@ class Domain:
     @classmethod
     def of(cls, spec: SweepSpec) -> Domain:
         """The domain of a sweep without limits."""
-        grown = spec.space if spec.asked is not None else None  # trials may have less
-        return cls(spec.space, explored=spec.explored or grown)
+        grown = spec.space if spec.history.asked is not None else None  # trials may have less
+        return cls(spec.space, explored=spec.history.explored or grown)
 
     def within(self, limits: Limits) -> Domain:
         """The same space within other limits."""

@@ -19,7 +19,17 @@ from numpy.typing import NDArray
 
 from automl.control.beginning import create
 from automl.control.outcomes import writing
-from automl.core import Budget, Goal, Snapshot, SweepSpec, Trial, TrialState, ranking
+from automl.core import (
+    Budget,
+    Goal,
+    Origin,
+    PluginChoice,
+    Snapshot,
+    SweepSpec,
+    Trial,
+    TrialState,
+    ranking,
+)
 from automl.core.resources import WorkerRange
 from automl.core.text import number
 from automl.errors import UsageError
@@ -144,13 +154,12 @@ def of_commands(goal: Goal, command: str, reports: Mapping[str, str], seed: int)
         KIND,
         Space(Choice(SIDE, [A, B])),
         (goal,),
-        command=command,
         reports=reports,
         workers=WorkerRange(1, 1),
         seed=seed,
-        suggester="random",
+        suggester=PluginChoice("random"),
         paired=True,
-        folder=str(Path.cwd()),
+        origin=Origin(command=command, folder=str(Path.cwd())),
     )
 
 

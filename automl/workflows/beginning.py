@@ -26,11 +26,9 @@ from automl.core import (
     TrialState,
     ranking,
 )
-from automl.core.key_kinds import PluginChoice
 from automl.errors import FAILURE_KINDS, SpaceError, UsageError
 from automl.ledger import Ledger
 from automl.ledger.database import refuse_password, shown
-from automl.suggesters.base import Suggester
 from search_spaces import Choice, Space
 from search_spaces.values import number_of, show
 from workers.protocol import Ending, Outcome, Params
@@ -47,7 +45,6 @@ def begin(
     *,
     rename: bool = False,
     resume: bool = False,
-    suggester: PluginChoice[Suggester] | None = None,
     tell: Callable[[str, bool], None] = lambda text, incomplete: None,
 ) -> SweepSpec:
     """Create a sweep in a ledger and begin it, whoever asks for it.
@@ -59,7 +56,6 @@ def begin(
             not named has its default.
         rename: a name that is in use gets "-2" or so; else it is refused.
         resume: if there is a sweep of that name, go on with it.
-        suggester: of the sweep; None for the one that the spec names.
         tell: called with a line about each source of trials, and whether it left some out.
 
     Returns:
@@ -75,13 +71,13 @@ def begin(
         read(source, spec.space, spec.goals, ledger, spec.constraints) for source in prior
     ]
     try:
-        spec = create(ledger, with_earlier(ledger, spec, suggester), rename=rename)
+        spec = create(ledger, with_earlier(ledger, spec), rename=rename)
     except UsageError:
         if not (resume and ledger.exists(spec.name)):
             raise
         return begin(ledger, spec, prior, configurations, resume=True)  # another process was faster
-    if spec.earlier:
-        tell(f"learns from {spec.learned_from}", False)
+    if spec.knowledge.earlier:
+        tell(f"learns from {spec.knowledge}", False)
     name = spec.name
     try:
         for source, found in zip(prior, imported, strict=True):

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from automl.control.beginning import create, with_known_space
 from automl.control.outcomes import writing
-from automl.core import Budget, Snapshot, SweepSpec, Trial
+from automl.core import Budget, PluginChoice, Snapshot, SweepSpec, Trial
 from automl.core.arguments import companion
 from automl.ledger import Ledger
 from automl.report.recommendation import believed, shortlist
@@ -55,13 +55,11 @@ def derived(spec: SweepSpec, kind: str, num_trials: int, **changes: Any) -> Swee
         spec,
         name=name,
         space=spec.known_space,
-        explored=None,
+        history=replace(spec.history, explored=None),
         budget=budget,
         seed=seed,
-        stopper="none",
-        stopper_options={},
-        suggester="sobol",
-        suggester_options={},
+        stopper=PluginChoice("none"),
+        suggester=PluginChoice("sobol"),
         **changes,
     )
 

@@ -127,12 +127,16 @@ def _of_objective(
                 files[str(Path(place, name))] = "written by the objective"
     card = "this card"
     if not any(path.is_file() for path in target.rglob("*")):
-        how = "into {trial_dir}" if spec.command else "by trial.save(state) or into trial.folder"
+        how = (
+            "into {trial_dir}"
+            if spec.origin.command
+            else "by trial.save(state) or into trial.folder"
+        )
         card = f"{card}. The trial has left no weights: save some {how}"
     parts = [f"# {spec.name}", found_by, "## Metrics at the end", _table(trial.metrics)]
     parts += ["## Configuration", _table(trial.params)]
     (target / "README.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-    if spec.asked:
+    if spec.history.asked:
         (target / "space.yaml").write_text(learned_space(spec), encoding="utf-8")
         files["space.yaml"] = "the space that the objective has asked for, as a configuration"
     return {**files, "README.md": card}
@@ -177,4 +181,4 @@ def moved_to(spec: SweepSpec, given: str | None) -> SweepSpec:
     """
     location = read_location(given or "")
     kept = spec.with_location("" if location == NONE else location)
-    return replace(kept, artifacts_folder="")
+    return replace(kept, origin=replace(kept.origin, artifacts_folder=""))

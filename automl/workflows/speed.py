@@ -8,7 +8,7 @@ from math import prod
 from statistics import mean
 from typing import Any, Final
 
-from automl.core import Budget, Goal, SweepSpec, Trial
+from automl.core import Budget, Goal, Knowledge, PluginChoice, SweepSpec, Trial
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from search_spaces import Space
@@ -115,18 +115,14 @@ def prepare(
             fixed=_fixed(spec, updates or UPDATES),
             budget=Budget(trials=count, time=seconds),
             replicates="auto",  # the fastest of many single probes is a lucky one
-            suggester="bayes",
-            suggester_options={},
-            stopper="none",
-            stopper_options={},
+            suggester=PluginChoice("bayes"),
+            stopper=PluginChoice("none"),
             max_steps=None,
             resumable=False,
-            prior={},
             trackers=(),
-            learns=(),
-            earlier={},
             artifacts="",
-            explored=None,
+            knowledge=Knowledge(),
+            history=replace(spec.history, explored=None),
         ),
     )
     if held:

@@ -99,7 +99,7 @@ def test_words_of_optuna(tmp_path: Path) -> None:
 
     result = swept(objective, tmp_path, trials=3)
     assert result.snapshot.spec is not None
-    assert result.snapshot.spec.stopper == "median"
+    assert result.snapshot.spec.stopper.name == "median"
     assert result.trials[0].params == {"x": 0.5}
     assert [point.metrics for point in result.trials[0].reports] == [{"value": 0.5}] * 4
 

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,7 +63,7 @@ def test_the_line_works_if_it_is_pasted_and_runs_as_before(begun: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert num_trials(begun) == 3
     spec = Ledger.open(begun / "my runs", readonly=True).spec("mine")
-    assert spec.dispatcher == "inline", "it was not typed again"
+    assert spec.origin.dispatcher == "inline", "it was not typed again"
 
 
 def test_a_command_is_refused_in_another_folder_and_another_one_may_go_on(
@@ -104,7 +103,7 @@ def named(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Monk
 def test_what_a_configuration_names_is_not_typed_again(named: Path) -> None:
     assert "automl resume own --trials" in ran("resume", "own").stderr
     assert parsed("resume", "own", "--trials", "2")["num_completed"] == 2
-    assert Ledger.open(".automl", readonly=True).spec("own").dispatcher == "inline"
+    assert Ledger.open(".automl", readonly=True).spec("own").origin.dispatcher == "inline"
     for file in (named / "mine.py", named / "my program.py"):
         file.write_text(file.read_text().replace("\n", "  # new\n"))
     changed = ran("resume", "own", "--trials", "3").stderr  # and again
@@ -121,15 +120,15 @@ def test_nothing_that_somebody_else_has_named_is_run(
 ) -> None:
     with closing(Ledger.open(".automl")) as ledger:
         spec = ledger.spec("own")
-        assert spec.signed
+        assert spec.origin.signed
         for changed in (
-            replace(spec, command="-- /bin/false", objective=""),
-            replace(spec, objective="other.py:objective", command=""),
-            replace(spec, folder=str(named / "elsewhere")),
-            replace(spec, command="-- 'no end", objective="", signed="ü"),
-            replace(spec, signed=7),  # type: ignore[arg-type]
+            {"command": "-- /bin/false", "objective": ""},
+            {"objective": "other.py:objective", "command": ""},
+            {"folder": str(named / "elsewhere")},
+            {"command": "-- 'no end", "objective": "", "signed": "ü"},
+            {"signed": 7},
         ):
-            ledger.append("own", SpecChanged(changed.to_dict()))
+            ledger.append("own", SpecChanged(spec.to_dict() | changed))
             said = automl("resume", "own", "--trials", "2")
             assert said.exit_code == 2, said.output
             assert isinstance(said.exception, SystemExit)

@@ -11,8 +11,7 @@ import pytest
 from automl.config import Config, Override, load
 from automl.config.loading import limit_of, plain_changes, read_changes
 from automl.config.source import WrittenConfig
-from automl.core.goals import Constraint, Goal
-from automl.core.resources import Budget, Resources
+from automl.core import Budget, Constraint, Goal, PluginChoice, Resources
 from automl.core.spec import KEYS, SweepSpec
 from automl.errors import ConfigError, UsageError
 from automl.suggesters.domain import Limit
@@ -65,7 +64,13 @@ def test_a_file_becomes_a_specification(tmp_path: Path) -> None:
     assert spec.constraints == (Constraint("peak_memory_bytes", 8e9),)
     assert spec.budget == Budget(trials=10, time=600.0, target=0.5)
     assert spec.resources == Resources(1, 0.5)
-    assert (str(spec.workers), spec.seed, spec.suggester, spec.stopper, spec.workload) == (
+    assert (
+        str(spec.workers),
+        spec.seed,
+        str(spec.suggester),
+        str(spec.stopper),
+        spec.workload,
+    ) == (
         "2",
         3,
         "bayes",
@@ -248,7 +253,7 @@ def test_dotted_names_steps_null_and_lists(tmp_path: Path) -> None:
     ]
     assert [str(c) for c in config.spec.space.constraints] == ["model.lr <= 0.5"]
     assert [c.metric for c in config.spec.constraints] == ["val.loss"]
-    assert config.spec.prior["model.lr"]["at"] == [0.5]
+    assert config.spec.knowledge.prior["model.lr"]["at"] == [0.5]
     restored = SweepSpec.from_dict(json.loads(json.dumps(config.spec.to_dict())))
     assert restored.space == config.spec.space
 
@@ -272,12 +277,12 @@ def test_ranks_are_a_number_or_a_parameter(tmp_path: Path) -> None:
 def test_options_of_plugins_and_settings_of_stoppers(tmp_path: Path) -> None:
     text = TEXT.replace("stopper: none", "stopper: {name: asha, grace: 5, factor: 4}")
     spec = loaded(tmp_path, text + "max_steps: 100\nmax_retries: 0\nresumable: true\n").spec
-    assert (spec.stopper, spec.stopper_options) == ("asha", {"grace": 5, "factor": 4})
+    assert spec.stopper == PluginChoice("asha", {"grace": 5, "factor": 4})
     assert (spec.max_steps, spec.max_retries, spec.resumable) == (100, 0, True)
     assert SweepSpec.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
     spec = loaded(tmp_path, TEXT, "stopper={name: median, trials: 3}", "suggester={name: tpe}").spec
-    assert (spec.stopper, spec.stopper_options) == ("median", {"trials": 3})
-    assert (spec.suggester, spec.suggester_options) == ("tpe", {})
+    assert spec.stopper == PluginChoice("median", {"trials": 3})
+    assert spec.suggester == PluginChoice("tpe")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def test_the_numbers_of_a_command_become_parameters(tmp_path: Path) -> None:
     text = for_command(arguments.split(), "train.yaml")
     (tmp_path / "train.yaml").write_text(text)
     spec = load(tmp_path / "train.yaml").spec
-    assert spec.command == (
+    assert spec.origin.command == (
         "-- python train.py --lr {lr} --width={width} --layers {layers} --dropout {dropout} "
         "--epochs 30 --seed {seed} --optimizer adam model.depth={model.depth} {{x}} "
         "--weight-decay {weight_decay}"
@@ -59,7 +59,7 @@ def test_rates_are_real_and_nothing_is_dropped_in_silence(tmp_path: Path) -> Non
         "sample_rate": Int("sample_rate", 4000, 64000, log=True, default=16000),
     }
     assert "# not tuned: l2 0.0, warmup 0\n" in text
-    assert "--warmup 0" in spec.command
+    assert "--warmup 0" in spec.origin.command
     assert [str(goal) for goal in spec.goals] == ["minimize valid_loss"]
     assert "Found in: epoch 1 valid loss 0.5" in text
 
@@ -173,7 +173,7 @@ def test_what_is_written_can_be_run(
     for note in found.notes:
         assert f"note: {note}" in done.stderr
     config = load("mine.yaml")
-    assert config.spec.command == f"-- {found.command}"
+    assert config.spec.origin.command == f"-- {found.command}"
     assert [str(goal) for goal in config.spec.goals] == found.settings["goals"]
     assert set(config.spec.space.parameters) == set(found.space)
     assert config.spec.budget.trials == found.settings["budget"]["trials"]

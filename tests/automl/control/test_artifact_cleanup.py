@@ -10,6 +10,7 @@ from objectives import make_spec
 
 import automl
 from automl.control.beginning import with_artifacts
+from automl.core import Origin
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from workers.artifacts import Copies
@@ -57,10 +58,10 @@ def test_failed_trials_lose_their_checkpoints_there(
 
 def test_each_sweep_has_a_folder_of_its_own_and_keeps_it() -> None:
     first, second = (with_artifacts(make_spec(artifacts="/a"), make_spec()) for _ in range(2))
-    assert first.artifacts_folder != second.artifacts_folder
+    assert first.origin.artifacts_folder != second.origin.artifacts_folder
     assert with_artifacts(make_spec(artifacts="/a"), first) == first
     without = with_artifacts(make_spec(artifacts="none"), first)
-    assert (without.artifacts, without.artifacts_folder) == ("none", first.artifacts_folder)
+    assert (without.artifacts, without.origin) == ("none", first.origin)
 
 
 @pytest.mark.parametrize("folder", ["../other", "a/b", "."])
@@ -68,7 +69,7 @@ def test_a_ledger_cannot_name_a_folder_elsewhere(folder: str) -> None:
     from automl.control.beginning import artifacts_of
 
     with pytest.raises(UsageError, match="not a valid name"):
-        artifacts_of(make_spec(artifacts="/kept", artifacts_folder=folder))
+        artifacts_of(make_spec(artifacts="/kept", origin=Origin(artifacts_folder=folder)))
 
 
 def test_python_resumes_only_with_the_location(tmp_path: Path) -> None:

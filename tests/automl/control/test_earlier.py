@@ -53,8 +53,8 @@ def test_a_sweep_of_an_overlapping_space_is_recorded_and_learned_from(store: Pat
     with closing(Ledger.open(store, readonly=True)) as ledger:
         spec = ledger.spec("second")
         rows = dict(settings(Record.read(ledger, "second")))  # type: ignore[arg-type]
-    assert list(spec.earlier) == ["first"]
-    assert spec.earlier["first"]["params"] == [trial.params for trial in first.trials]
+    assert list(spec.knowledge.earlier) == ["first"]
+    assert spec.knowledge.earlier["first"]["params"] == [trial.params for trial in first.trials]
     assert SweepSpec.from_dict(spec.to_dict()) == spec
     assert rows["learned from"] == "10 trials of first"
     with automl.Optimizer(SPACE, "minimize loss", store=str(store), prior="like:first") as found:

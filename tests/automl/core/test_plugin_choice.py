@@ -76,10 +76,10 @@ def test_a_class_or_an_object_is_taken_as_it_is() -> None:
         ),
         ({"name": "asha", "factor": True}, "must be a whole number, got True"),
         ({"name": "ashaa"}, "unknown stopper 'ashaa': did you mean 'asha'"),
-        (3, "a stopper is a name, a mapping with a name and options, a class that inherits"),
-        (None, "got None of type 'NoneType'"),
-        (Stopper, "a stopper is a name"),
-        (dict, "a stopper is a name"),
+        (3, "stopper must be a name, or a mapping of name and options, or a class that inherits"),
+        (None, "got None .NoneType."),
+        (Stopper, "stopper must be a name"),
+        (dict, "stopper must be a name"),
     ],
 )
 def test_anything_else_is_one_clear_error(given: Any, message: str) -> None:

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from automl.core import SweepSpec, parse_goals
+from automl.core import Origin, SweepSpec, parse_goals
 from automl.core.text import Typed, shell_line, told_how_to_resume
 from automl.errors import AutomlError, StoreFailure, UsageError
 from search_spaces import Float, Space
@@ -20,7 +20,7 @@ def spec(**fields: object) -> SweepSpec:
 def test_a_shell_reads_what_was_typed() -> None:
     command = "-- python 'my train.py' --lr={lr} '--note=a; b'"
     typed = Typed("my runs", ray_address="auto", changes=("--trials", "60", "space.x=[1, 2]"))
-    line = typed.line(spec(command=command, artifacts="s3://bucket/a b"))
+    line = typed.line(spec(origin=Origin(command), artifacts="s3://bucket/a b"))
     assert "--lr={lr}" in line, "braces are easier to read without quotes"
     assert shlex.split(line) == [
         *("automl", "resume", "mine", "--store", "my runs", "--ray-address", "auto"),
@@ -31,9 +31,9 @@ def test_a_shell_reads_what_was_typed() -> None:
 
 @pytest.mark.parametrize("text", ["; touch caught", "$(touch caught)", "'; touch caught", "a\nb"])
 def test_the_command_of_a_received_store_adds_no_command_of_its_own(text: str) -> None:
-    words = shlex.split(Typed().line(spec(command=f"-- true {text}")), posix=True)
+    words = shlex.split(Typed().line(spec(origin=Origin(f"-- true {text}"))), posix=True)
     assert words[:3] == ["automl", "resume", "mine"]
-    line = Typed().line(spec(command=f"-- true {text}"))
+    line = Typed().line(spec(origin=Origin(f"-- true {text}")))
     bare = list(shlex.shlex(line, posix=False, punctuation_chars=True))
     assert not {";", "&", "|", "(", ")"} & set(bare)
 

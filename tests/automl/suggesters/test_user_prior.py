@@ -124,7 +124,7 @@ def test_a_prior_is_recorded_and_told(tmp_path: Path) -> None:
     automl.sweep(quadratic, SPACE, trials=3, name="s", prior={"momentum": 0.5}, **options)
     ledger = Ledger.open(store, readonly=True)
     spec = ledger.spec("s")
-    assert spec.prior == {"momentum": {"at": [0.5], "spread": 0.15}}
+    assert spec.knowledge.prior == {"momentum": {"at": [0.5], "spread": 0.15}}
     rows = dict(settings(Record.read(ledger, "s")))  # type: ignore[arg-type]
     assert "momentum" in rows["prior"]
     assert SweepSpec.from_dict(spec.to_dict()) == spec
