@@ -201,7 +201,7 @@ def sweep(
         from .workflows.beginning import begin
 
         configurations = arguments.listed("enqueue", enqueue, Mapping, "a configuration")
-        origin = Origin(folder=str(Path.cwd()), dispatcher=dispatcher, code=digests(objective))
+        origin = Origin(dispatcher=dispatcher, folder=str(Path.cwd()), code=digests(objective))
         spec = replace(spec, origin=origin)
         wanted, sweeps = spec.name, ledger.sweeps()
         earlier = next((info for info in sweeps if info.name == wanted), None)

@@ -103,8 +103,7 @@ def sweep(
     typed = Typed(loaded.store, options["objective"], options["ray_address"])
     options["objective"], program, _ = named(loaded.spec.origin, options["objective"], program)
     objective = load_trained(loaded.spec, options["objective"], program)
-    origin = replace(loaded.spec.origin, code=digests(objective))
-    spec = replace(loaded.spec, origin=origin)
+    spec = replace(loaded.spec, origin=replace(loaded.spec.origin, code=digests(objective)))
     if "stopper" not in loaded.named:
         spec = replace(spec, stopper=PluginChoice(usual_stopper(objective, spec.goals)))
     if program is None and "resumable" not in loaded.named:

@@ -315,9 +315,8 @@ def with_known_space(writer: Journal, wanted: SweepSpec) -> SweepSpec:
 
 def code_changed(stored: SweepSpec, wanted: SweepSpec, num_trials: int) -> str:
     """What of the objective is not as it was when its trials ran, in words; "" for nothing."""
-    names = [
-        n for n, digest in wanted.origin.code.items() if stored.origin.code.get(n, digest) != digest
-    ]
+    known = stored.origin.code
+    names = [n for n, digest in wanted.origin.code.items() if known.get(n, digest) != digest]
     if not names or not num_trials:
         return ""
     return (

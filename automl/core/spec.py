@@ -94,6 +94,7 @@ class Origin:
         folder: in which it was started; a command means something else in another one. "" if that
             is not known.
         dispatcher: that ran the sweep last; "" if it is not known.
+        code: digests of what its trials run, by name (`workflows.objective.digests`).
         artifacts_folder: the sweep's own folder in `artifacts`.
         code: digests of what trials run, by name.
         received: whether the spec was read from a ledger, which may be a stranger's: a run uses its
@@ -105,6 +106,7 @@ class Origin:
     signed: str = ""
     folder: str = ""
     dispatcher: str = ""
+    code: Mapping[str, str] = field(default_factory=dict)
     artifacts_folder: str = ""
     code: Mapping[str, str] = field(default_factory=dict)
     received: bool = field(default=False, compare=False)
