@@ -244,7 +244,7 @@ class PluginChoice(Generic[T]):
     given: Any = field(default=None, compare=False)
 
     def __str__(self) -> str:
-        return self.name
+        return str(self.name)  # a stranger's ledger may have any JSON here
 
     def kind(self, registry: Registry[T]) -> type[T]:
         """The class of the plugin."""
