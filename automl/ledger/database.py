@@ -507,20 +507,24 @@ def _event(row: Any, content: dict[str, Any]) -> SweepEvent:
     kind = _KINDS[row.kind]
     if kind is Command:
         content["sent"] = row.recorded
-    for name, convert in _CONVERTERS.get(row.kind, ()):
-        if content[name] is not None:
-            content[name] = convert(content[name])
-    event: SweepEvent = object.__new__(kind)
-    vars(event).update(content)
+    event: SweepEvent = _made(kind, content, _CONVERTERS.get(row.kind, ()))
     return event
 
 
-def _converted(content: dict[str, Any], converters: Converters) -> dict[str, Any]:
-    """The content with the values that JSON does not have, such as tuples and enumerations."""
-    for name, convert in converters.items():
+def _made(kind: Any, content: dict[str, Any], converters: Converters) -> Any:
+    """An event or outcome with this content; frozen fields that are set one by one take longer.
+
+    Args:
+        converters: make the values that JSON does not have, such as tuples and enumerations.
+    """
+    if content.keys() != kind.__dataclass_fields__.keys():
+        raise TypeError(f"a {kind.__name__} has other fields than {', '.join(content)}")
+    for name, convert in converters:
         if content[name] is not None:
             content[name] = convert(content[name])
-    return content
+    made = object.__new__(kind)
+    vars(made).update(content)
+    return made
 
 
 def _floats(metrics: Mapping[str, Any]) -> dict[str, float]:
@@ -528,13 +532,9 @@ def _floats(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _outcome(content: dict[str, Any]) -> Outcome:
-    content["ending"] = Ending(content["ending"])
-    content["metrics"] = _floats(content["metrics"])
-    if content["cause"] is not None:
-        content["cause"] = Cause(content["cause"])
-    event = object.__new__(Outcome)
-    vars(event).update(content)
-    return event
+    converters: Converters = [("ending", Ending), ("metrics", _floats), ("cause", Cause)]
+    outcome: Outcome = _made(Outcome, content, converters)
+    return outcome
 
 
 _KINDS: Final[Mapping[str, type]] = {kind.__name__: kind for kind in get_args(SweepEvent)}
