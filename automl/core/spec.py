@@ -96,7 +96,6 @@ class Origin:
         dispatcher: that ran the sweep last; "" if it is not known.
         code: digests of what its trials run, by name (`workflows.objective.digests`).
         artifacts_folder: the sweep's own folder in `artifacts`.
-        code: digests of what trials run, by name.
         received: whether the spec was read from a ledger, which may be a stranger's: a run uses its
             location only if the call names it again (`with_location`).
     """
@@ -108,7 +107,6 @@ class Origin:
     dispatcher: str = ""
     code: Mapping[str, str] = field(default_factory=dict)
     artifacts_folder: str = ""
-    code: Mapping[str, str] = field(default_factory=dict)
     received: bool = field(default=False, compare=False)
 
 

@@ -7,7 +7,6 @@ The log of a sweep are events as JSON, under numbers without a gap, each with a 
 is not finite is stored as the text "nan", "inf" or "-inf".
 """
 
-import dataclasses
 import fcntl
 import json
 import os
@@ -15,7 +14,7 @@ import re
 import sqlite3
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import RLock
@@ -508,14 +507,24 @@ def _event(row: Any, content: dict[str, Any]) -> SweepEvent:
     kind = _KINDS[row.kind]
     if kind is Command:
         content["sent"] = row.recorded
-    if content.keys() != _FIELDS[kind]:
-        raise KeyError(f"a record of {row.kind} has the fields {sorted(content)}")
-    for name, convert in _CONVERTERS.get(row.kind, ()):
+    event: SweepEvent = _made(kind, content, _CONVERTERS.get(row.kind, ()))
+    return event
+
+
+def _made(kind: Any, content: dict[str, Any], converters: Converters) -> Any:
+    """An event or outcome with this content; frozen fields that are set one by one take longer.
+
+    Args:
+        converters: make the values that JSON does not have, such as tuples and enumerations.
+    """
+    if content.keys() != kind.__dataclass_fields__.keys():
+        raise TypeError(f"a {kind.__name__} has other fields than {', '.join(content)}")
+    for name, convert in converters:
         if content[name] is not None:
             content[name] = convert(content[name])
-    event: SweepEvent = object.__new__(kind)
-    vars(event).update(content)
-    return event
+    made = object.__new__(kind)
+    vars(made).update(content)
+    return made
 
 
 def _floats(metrics: Mapping[str, Any]) -> dict[str, float]:
@@ -523,21 +532,12 @@ def _floats(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _outcome(content: dict[str, Any]) -> Outcome:
-    if content.keys() != _FIELDS[Outcome]:
-        raise KeyError(f"an outcome has the fields {sorted(content)}")
-    content["ending"] = Ending(content["ending"])
-    content["metrics"] = _floats(content["metrics"])
-    if content["cause"] is not None:
-        content["cause"] = Cause(content["cause"])
-    event = object.__new__(Outcome)
-    vars(event).update(content)
-    return event
+    converters: Converters = [("ending", Ending), ("metrics", _floats), ("cause", Cause)]
+    outcome: Outcome = _made(Outcome, content, converters)
+    return outcome
 
 
 _KINDS: Final[Mapping[str, type]] = {kind.__name__: kind for kind in get_args(SweepEvent)}
-_FIELDS: Final[Mapping[type, Set[str]]] = {
-    kind: {field.name for field in dataclasses.fields(kind)} for kind in (*_KINDS.values(), Outcome)
-}
 _CONVERTERS: Final[Mapping[str, Converters]] = {
     "Report": [("metrics", _floats), ("seconds", float)],
     "Proposed": [("params", plain_params)],
