@@ -46,15 +46,15 @@ def begin(store: Path, name: str, failures: int = 0, state: str = "running") -> 
     ledger = Ledger.open(store)
     recorder = ledger.hold(name)
     for number in range(failures):
-        recorder.apply(Proposed(number, {"lr": 0.1 / (number + 1)}, "bayes"))
-        recorder.apply(Begun(number, 1, 10.0 * number))
+        recorder.state.apply(Proposed(number, {"lr": 0.1 / (number + 1)}, "bayes"))
+        recorder.state.apply(Begun(number, 1, 10.0 * number))
         failed = Outcome(
             number, 1, Ending.FAILED, failure="crashed", message="RuntimeError: no GPU was found"
         )
         end = 10.0 * number + 4
-        recorder.apply(Ended(failed, TrialState.FAILED, "crashed", "no GPU was found", end))
+        recorder.state.apply(Ended(failed, TrialState.FAILED, "crashed", "no GPU was found", end))
     if state != "running":
-        recorder.apply(Closed(state))
+        recorder.state.apply(Closed(state))
     recorder.commit(10.0 * failures)
     return ledger
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from workers.context import Context
 from workers.protocol import Assignment, Outcome, lost
-from workers.run import Objective, combine, run
+from workers.run import Objective, run
+from workers.runtime.processes import combine
 
 _FORK = multiprocessing.get_context("fork")
 
