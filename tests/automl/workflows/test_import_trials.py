@@ -16,14 +16,14 @@ from automl.core.goals import parse_goals
 from automl.errors import UsageError
 from automl.integrations.optuna_view import study
 from automl.ledger import Ledger
-from automl.sweeps import load
+from automl.sweeps import load, sweep
 from automl.workflows.beginning import ImportedTrials, read
-from search_spaces import Int, Space
+from search_spaces import Choice, Float, Int, Space
 
 
-def imported(source: str, store: str = "sqlite://") -> ImportedTrials:
+def imported(source: str, store: str = "sqlite://", space: Space = SPACE) -> ImportedTrials:
     with closing(Ledger.open(store)) as ledger:
-        return read(source, SPACE, parse_goals("minimize loss"), ledger)
+        return read(source, space, parse_goals("minimize loss"), ledger)
 
 
 @pytest.mark.parametrize(
@@ -69,6 +69,25 @@ def test_optuna_reads_a_sweep_and_a_sweep_is_read(tmp_path: Path) -> None:
     assert len(imported("sweep:toy", store).trials) == 30
 
 
+def test_a_study_in_a_database_keeps_lists(tmp_path: Path) -> None:
+    space = Space(Choice("widths", [(64, 32), (64,), (1.5, None)]), Float("x", 0, 1, default=0.5))
+    own = sweep(
+        lambda trial: 1.0,
+        space,
+        "minimize loss",
+        trials=3,
+        store=tmp_path,
+        dispatcher="inline",
+        progress=False,
+        suggester="random",
+    )
+    url = f"sqlite:///{tmp_path}/theirs.db"
+    study("sweep", tmp_path, storage=optuna.storages.RDBStorage(url))
+    assert [trial.params for trial in imported(f"optuna:{url}#sweep", space=space).trials] == [
+        trial.params for trial in own.trials
+    ]
+
+
 CSV = """\
 lr,batch_size,optimizer,momentum,layout,loss,note,state
 0.001,64,adam,,separate,0.5,good,
@@ -91,10 +110,8 @@ def test_trials_of_a_csv_file_are_imported(tmp_path: Path) -> None:
         "lr": 0.01, "batch_size": 32, "optimizer": "sgd", "momentum": 0.9, "layout": "separate"
     }  # fmt: skip
     assert found.left_out == {"outside of the space": 1, "without loss": 2}
-    with closing(Ledger.open("sqlite://")) as ledger:
-        space = Space(*SPACE.parameters.values(), Int("new", 0, 9), Int("one", 1, 1))
-        found = read(file, space, parse_goals("minimize loss"), ledger)
-    assert found.left_out == {"outside of the space": 1, "without loss": 2, "without new": 4}
+    larger = Space(*SPACE.parameters.values(), Int("new", 0, 9), Int("one", 1, 1))
+    assert imported(str(file), space=larger).left_out == {**found.left_out, "without new": 4}
     file.write_text("lr,loss\nfast,1\n")
     with pytest.raises(UsageError, match="line 2: lr must be a number, got 'fast'"):
         imported(str(file))
