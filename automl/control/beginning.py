@@ -441,6 +441,12 @@ def code_of(objective: Any) -> tuple[list[CodeType], dict[str, Any]]:
     return codes, module
 
 
+def mentions(objective: Any, *names: str) -> bool:
+    """Whether a function, or one of its module or class that it calls, names one of these."""
+    codes, _ = code_of(objective)
+    return any(not {*code.co_names, *code.co_consts}.isdisjoint(names) for code in codes)
+
+
 def _check_ranks(spec: SweepSpec, dispatcher: str) -> None:
     """Raise UsageError if the dispatcher cannot run as many ranks as a trial may have."""
     most = max_ranks(spec)

@@ -18,7 +18,6 @@ from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
 from automl.core import Constraint, Goal, ReportLog, ReportPoint, Trial, TrialState
-from automl.errors import SpaceError
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import SearchContext
 from automl.suggesters.domain import Domain
@@ -36,8 +35,7 @@ class BayesSampler(BaseSampler):  # type: ignore[misc]
     An Optuna objective defines its space while it runs. From the finished trials, this sampler
     learns the parameters, and which value of which other parameter makes each of them active. It
     models all of them together, each within its newest range; trials outside of it teach nothing.
-    A parameter of which a float decides, or with more values than ours can have (integers beyond
-    2**52), is drawn at random. Failed trials teach the failure model,
+    A parameter of which a float decides is drawn at random. Failed trials teach the failure model,
     pruned trials count with their best intermediate value, running trials are pending, and
     constraints are respected.
 
@@ -79,12 +77,10 @@ class BayesSampler(BaseSampler):  # type: ignore[misc]
             Goal(f"value_{i}", d == StudyDirection.MAXIMIZE) for i, d in enumerate(study.directions)
         ]
         constraints = [Constraint(f"constraint_{i}", 0.0) for i in range(len(keys))]
-        history: list[Trial] = []
-        pending: list[Trial] = []
-        for other in others:
-            converted = learned.trial(other, keys, goals)
-            if converted is not None:
-                (pending if other.state == OptunaState.RUNNING else history).append(converted)
+        read = [learned.trial(other, keys, goals) for other in others]
+        known = [one for one in read if one is not None]
+        pending = [one for one in known if one.state is TrialState.RUNNING]
+        history = [one for one in known if one.state is not TrialState.RUNNING]
         context = SearchContext(Domain(learned.space, {}))
         suggester = make_suggester(self._suggester, goals, constraints, context, seed=self._seed)
         found = suggester.suggest(history, pending)
@@ -175,7 +171,7 @@ def learn_space(trials: Sequence[FrozenTrial]) -> LearnedSpace | None:
     newest: dict[str, BaseDistribution] = {}
     for trial in trials:
         newest |= trial.distributions
-    kept = {name: one for name, one in sorted(newest.items()) if _can_be_modelled(one)}
+    kept = {name: one for name, one in sorted(newest.items()) if not one.single()}
     parents = {name: _parent(name, kept, trials) for name in kept}
     while dropped := [
         n for n, found in parents.items() if found is None or (found and found[0] not in parents)
@@ -189,14 +185,6 @@ def learn_space(trials: Sequence[FrozenTrial]) -> LearnedSpace | None:
         when = {names[found[0]]: found[1]} if found else None
         parameters.append(_parameter(names[name], kept[name], when))
     return LearnedSpace(Space(*parameters), {name: kept[name] for name in parents}, names)
-
-
-def _can_be_modelled(one: BaseDistribution) -> bool:
-    """Whether a range has several values, and not more than our parameters can have."""
-    try:
-        return bool(_parameter("p", one, None)) and not one.single()
-    except SpaceError:
-        return False
 
 
 def _parent(

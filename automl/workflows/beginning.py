@@ -243,9 +243,12 @@ def _fitting(found: Iterable[FinishedTrial], space: Space, goals: Sequence[Goal]
             params = space.accept(params, text=trial.text, surplus=True)
         except SpaceError:
             reason = "outside of the space"
-        of = space.parameters
-        lacking = [n for n in params if n not in trial.params and not of[n].has_default]
-        lacking = [name for name in lacking if of[name].size != 1]
+        lacking = [
+            name
+            for name, parameter in space.parameters.items()
+            if name in params and name not in trial.params
+            if not parameter.has_default and parameter.size != 1
+        ]
         known = [trial.metrics.get(goal.metric, math.nan) for goal in goals]
         if trial.failure is None and not any(map(math.isfinite, known)):
             lacking = [" or ".join(goal.metric for goal in goals)]

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from automl.control.beginning import code_of
+from automl.control.beginning import code_of, mentions
 from automl.core import parse_goals
 
 MAX_SCRIPT_BYTES: Final = 1 << 20
@@ -20,7 +20,7 @@ _GOES_ON: Final = (
 
 def usual_stopper(objective: Any, goals: Any) -> str:
     """The stopper if none is named: `median` for a function that asks `trial.should_prune()`."""
-    prunes = _mentions(objective, "should_prune") and len(parse_goals(goals)) == 1
+    prunes = mentions(objective, "should_prune") and len(parse_goals(goals)) == 1
     return "median" if prunes else "none"
 
 
@@ -31,7 +31,7 @@ def goes_on(objective: Any) -> bool:
     keep checkpoints. Otherwise its attribute `resumable` says so.
     """
     said = getattr(objective, "resumable", None)
-    return _mentions(objective, *_GOES_ON) if said is None else bool(said)
+    return mentions(objective, *_GOES_ON) if said is None else bool(said)
 
 
 def digests(objective: Any) -> dict[str, str]:
@@ -70,9 +70,3 @@ def unread(target: str | None, constraints: Sequence[Any]) -> str:
         f"{file} has a constraints_func, which only a study of Optuna calls: the numbers of "
         "set_user_attr that it reads belong into `constraints`, such as 'size <= 0'"
     )
-
-
-def _mentions(objective: Any, *names: str) -> bool:
-    """Whether a function, or one of its module or class that it calls, names one of these."""
-    codes, _ = code_of(objective)
-    return any(not {*code.co_names, *code.co_consts}.isdisjoint(names) for code in codes)
