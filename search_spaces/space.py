@@ -52,12 +52,16 @@ class Space:
         constraints: str | Expression | Iterable[str | Expression] = (),
     ) -> None:
         self.parameters = _parents_first(parameters)
-        several = isinstance(constraints, Iterable) and not isinstance(constraints, str)
+        given: Any = (
+            [constraints]
+            if isinstance(constraints, str) or not isinstance(constraints, Iterable)
+            else constraints
+        )
         self.constraints = tuple(
             c
             if isinstance(c, Expression)
             else Expression(quoted(c, self.parameters) if isinstance(c, str) else c)
-            for c in (constraints if several else [constraints])
+            for c in given
         )
         for constraint in self.constraints:
             text = f"constraint {show(str(constraint))}"
