@@ -10,7 +10,6 @@ from typing import Any, Final
 from automl.control.beginning import code_of, mentions
 from automl.core import parse_goals
 
-MAX_SCRIPT_BYTES: Final = 1 << 20
 # What a function names if it goes on from what an earlier attempt has saved.
 _GOES_ON: Final = (
     *("restore", "resumed", "LightGBMCallback", "LightningCallback"),
@@ -38,19 +37,21 @@ def digests(objective: Any) -> dict[str, str]:
     """What trials run, as a digest by name: a resume sees whether it has changed.
 
     Of a function: its source, that of what it calls of its module, and the numbers and texts of the
-    module that they name. Of a command: its script. What they import is not looked at.
+    module that they name. Of a command: its program and script. What they import is not looked at.
     """
     parts: dict[str, bytes] = {}
-    if getattr(objective, "checks_goals", False):  # a command
-        paths = {word: Path(objective.folder, word) for word in objective.arguments[:3]}
-        for word, path in paths.items():
-            if path.is_file() and path.stat().st_size <= MAX_SCRIPT_BYTES:
-                parts[word] = path.read_bytes()
-    else:
-        codes, module = code_of(objective)
-        named = [name for code in codes for name in code.co_names if not name.startswith("__")]
-        values = [module[n] for n in named if isinstance(module.get(n), int | float | str)]
-        with suppress(OSError, IndexError):  # there is no source, or no function
+    with suppress(OSError, IndexError):  # a file is not to be read, there is no source or function
+        if getattr(objective, "checks_goals", False):  # a command
+            paths = {word: Path(objective.folder, word) for word in objective.arguments[:3]}
+            parts |= {
+                word: path.read_bytes()
+                for word, path in paths.items()
+                if path.is_file() and path.stat().st_size < 1 << 24  # what is larger is data
+            }
+        else:
+            codes, module = code_of(objective)
+            named = [name for code in codes for name in code.co_names if not name.startswith("__")]
+            values = [module[n] for n in named if isinstance(module.get(n), int | float | str)]
             name = f"{Path(codes[0].co_filename).name}:{codes[0].co_qualname}"
             parts[name] = f"{values}{''.join(map(inspect.getsource, codes))}".encode()
     return {name: hashlib.sha256(part).hexdigest()[:16] for name, part in parts.items()}
