@@ -307,6 +307,11 @@ class PreparedLoop:
 
     def backward(self, loss: Tensor, weight: float | Tensor | None = None) -> None:
         """See `Context.backward`."""
+        if self.precision.name in HALF and not self.precision.acted:
+            raise UsageError(
+                f"precision {self.precision.name} acts in the prepared model and its methods, and "
+                "the loop has called none, but parts of it: call the model, or a method of its own"
+            )
         if self.divided:
             if self.done != self.part:
                 raise UsageError(
@@ -480,6 +485,7 @@ class PreparedLoop:
 def _computed(precision: Precision, method: Any, *inputs: Any, **named: Any) -> Any:
     """Call a method of the model; the outermost returns half precision as fp32."""
     inside = torch.is_autocast_enabled(precision.device.type)
+    precision.acted = True
     with precision.autocast():
         output = method(*inputs, **named)
     takes = any(isinstance(leaf, Tensor) for leaf in tree_leaves((inputs, named)))

@@ -173,20 +173,6 @@ def test_a_report_is_the_mean_of_an_update_and_counts_updates(tmp_path: Path) ->
         assert means == [start + 0.5, start + 2.5]
 
 
-def test_rows_that_do_not_divide_evenly_count_by_their_number(tmp_path: Path) -> None:
-    gradients: list[float] = []
-
-    def train(trial: Any) -> None:
-        model = nn.Linear(1, 1, bias=False)
-        model, loader = trial.prepare(model, [torch.tensor([[1.0], [2.0], [6.0]])])
-        for batch in loader:
-            trial.backward(model(batch).mean())
-        gradients.append(float(model.module.weight.grad))
-
-    attempt(tmp_path, train, accumulation=2)
-    assert gradients == pytest.approx([3.0])
-
-
 def test_a_loader_draws_the_same_whatever_the_model_draws(tmp_path: Path) -> None:
     drawn: list[list[int]] = []
 
