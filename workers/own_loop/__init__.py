@@ -95,7 +95,7 @@ def resolved(
     members = {name: [option.name for option in knob.options] for name, knob in tables.items()}
     members |= {name: [name] for name in owners}
     for name in (one for one in names if one not in members):
-        raise UsageError(f"there is no knob {name!r}: {nearest(name, members)}")
+        raise UsageError(f"there is no knob {name!r}: {nearest(name, [*members])}")
     wanted = dict.fromkeys(option for name in names for option in members[name])
     choices = {PARALLELISM.name: list(SHARED_OUT), **choices}
     found: dict[str, Parameter] = {}

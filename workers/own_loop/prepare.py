@@ -48,15 +48,13 @@ KINDS: Final[dict[str, Any]] = {
     "scheduler": torch.optim.lr_scheduler.LRScheduler,
     "loader": Iterable,
 }
+_gpus: Any = torch.cuda  # is not typed in part
 # What gives and takes the states of random generators.
 RANDOM: Final[Any] = (
     (random.getstate, random.setstate),
     (np.random.get_state, np.random.set_state),
     (torch.get_rng_state, torch.set_rng_state),
-    (
-        lambda: torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
-        torch.cuda.set_rng_state_all,
-    ),
+    (lambda: _gpus.get_rng_state_all() if _gpus.is_initialized() else [], _gpus.set_rng_state_all),
 )
 _END: Final = object()
 _SUM: Final = 2  # torch's number of this reduction
@@ -65,7 +63,7 @@ _SELECTED: Final = ("Index", "MaskedSelect")  # nodes of `losses[mask]`
 # and nodes of a term of weights alone, which is the same in each part.
 _PASSED: Final = (
     *("AddBackward", "Sub", "Rsub", "MulBackward", "Div", "Neg"),
-    *("ToCopy", "View", "Squeeze", "Unsqueeze", "Clone", "Stack"),
+    *("ToCopy", "View", "Squeeze", "Unsqueeze", "Clone"),
 )
 _MEANS: Final = ("Mean", "MseLoss", "SmoothL1", "Huber", "BinaryCross", "SoftMargin", "Multi")
 _OF_WEIGHTS: Final = ("Norm", "LinalgVectorNorm", "Pow", "Sum", "Mean", "Abs", "Exp", "Log", "Sqrt")
@@ -174,8 +172,8 @@ class PreparedLoop:
             that it has, or its tokens by `rows`; total: the sum of the weights of this update.
         skipped: whether fp16 has skipped the last update; skips: how many it has.
         since: updates since the last step of the scheduler, with those that were skipped.
-        generators: from which the loader draws; order: their states at the beginning of an epoch
-            that has not ended.
+        generators: from which the loader draws; order: their states at the beginning of the epoch,
+            none if it has ended.
         kept: what else has a state that a resumed loop needs.
     """
 
@@ -192,7 +190,7 @@ class PreparedLoop:
         self.device = torch.device(context.device)
         self.precision = Precision(PRECISION.value(values), self.device)
         self.scaler = self.precision.scaler
-        self.kept: dict[str, Any] = {"scaler": self.scaler}
+        self.kept: list[Any] = [self.scaler]
         self.accumulation = int(ACCUMULATION.value(values))
         self._stack = ExitStack()
         source = SimpleNamespace(plan=lambda model: plan)  # what a strategy asks of a workload
@@ -272,8 +270,7 @@ class PreparedLoop:
         optimizer.updates = 0
         if self.divided or self.scaler.is_enabled():  # so a scaler of the loop's is noticed
             optimizer._step_supports_amp_scaling = True
-            everywhere = register_optimizer_step_pre_hook(partial(_no_other, self))
-            self._stack.callback(everywhere.remove)
+            self._stack.callback(register_optimizer_step_pre_hook(partial(_no_other, self)).remove)
         optimizer.zero_grad = partial(_clear, self, optimizer.zero_grad)
         if not self.strategy.replicated:
             optimizer.register_state_dict_post_hook(partial(_gather, self.strategy))
@@ -303,7 +300,7 @@ class PreparedLoop:
 
         plain = {"__reduce__": lambda one: (kind.__new__, (kind,), vars(one))}  # its copies
         scheduler.__class__ = type(kind.__name__, (kind,), {"step": step, **plain})
-        self.kept["scheduler"] = scheduler
+        self.kept.append(scheduler)
 
     def backward(self, loss: Tensor, weight: float | Tensor | None = None) -> None:
         """See `Context.backward`."""
@@ -331,10 +328,7 @@ class PreparedLoop:
                 self.weight = items / self.rows if self.weight else 0.0
             counted = torch.as_tensor(self.weight, dtype=torch.float32, device=loss.device)
             if self.parts == 1:
-                whole = counted.clone()
-                if self.context.world_size > 1:
-                    dist.all_reduce(whole)
-                counted = counted / whole
+                counted = counted / self._of_all(counted.clone())
             else:
                 self.total = self.total + counted
             # The mean over no items is no number.
@@ -345,6 +339,11 @@ class PreparedLoop:
             scaled.backward()
         self.seen = self._gradients()
         self.unstepped = bool(self.seen)
+
+    def _of_all(self, weight: Tensor) -> Tensor:
+        if self.context.world_size > 1:
+            dist.all_reduce(weight)
+        return weight
 
     def _gradients(self) -> list[tuple[int, int]]:
         # Each of the optimizer, and how often it was changed.
@@ -394,9 +393,8 @@ class PreparedLoop:
         plain: Any = SimpleNamespace(param_groups=self.optimizer.param_groups, step=update)
         self.scaler.unscale_(plain)
         if isinstance(total, Tensor):
-            if self.context.world_size > 1:
-                dist.all_reduce(total)
-            torch._foreach_mul_([local(one.grad) for one in trained], 1.0 / total)
+            factor = 1.0 / self._of_all(total)
+            torch._foreach_mul_([local(one.grad) for one in trained], factor)
         if clip:
             factor = (clip / (self.strategy.grad_norm() + 1e-6)).clamp(max=1.0)
             self.strategy.scale_gradients(factor)
@@ -428,23 +426,24 @@ class PreparedLoop:
     def state_dict(self) -> dict[str, Any]:
         """What `trial.save` keeps of the loop itself: orders, random numbers, the schedule."""
         return {
-            "random": [get() for get, _ in RANDOM],
-            "order": self.order,
             "counts": [self.optimizer.updates, self.begun, self.microbatches],
-            **{name: one.state_dict() for name, one in self.kept.items()},
+            "random": [get() for get, _ in RANDOM],
+            "kept": [one.state_dict() for one in self.kept],
+            "order": self.order or [one.get_state() for one in self.generators],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The inverse of `state_dict`; ranks with other rows draw numbers of their own."""
         self.optimizer.updates, self.begun, self.microbatches = state["counts"]
-        self.order = state["order"]
-        setters = (*(put for _, put in RANDOM), *(one.set_state for one in self.generators))
-        for put, one in zip(setters, (*state["random"], *self.order), strict=False):
+        setters = [put for _, put in RANDOM]
+        setters += [one.load_state_dict for one in self.kept]
+        setters += [one.set_state for one in self.generators]
+        for put, one in zip(
+            setters, (*state["random"], *state["kept"], *state["order"]), strict=False
+        ):
             put(one)
         if self.context.rank:
             torch.manual_seed(hash((self.context.seed, self.context.rank, self.microbatches)))
-        for name, kept in self.kept.items():
-            kept.load_state_dict(state[name])
 
     def report(self, step: int, metrics: Mapping[str, Any]) -> bool:
         """See `Context.report`: the mean over the microbatches of an update, and over ranks.
@@ -499,8 +498,8 @@ def _clear(loop: PreparedLoop, clear: Callable[..., None], set_to_none: bool = T
 
 
 def _no_other(loop: PreparedLoop, other: Any, *_: Any) -> None:
-    mine, its = ({*map(id, _members(vars(one)))} for one in (loop.optimizer, other))
-    if loop.begun and not mine >= its:
+    mine = set(map(id, _members(vars(loop.optimizer))))
+    if loop.begun and not mine.issuperset(map(id, _members(vars(other)))):
         raise UsageError(
             "under accumulation, fp16 or several ranks only the optimizer that trial.prepare was "
             f"given may step, and here is another {type(other).__name__}: give one optimizer the "
@@ -560,7 +559,7 @@ class PreparedLoader:
                 # A part without rows has one that does not count.
                 cut = slice(begin, end) if end > begin else slice(1)
                 yield tree_map_only(Tensor, partial(_rows, cut, loop), batch)
-        loop.order = [one.get_state() for one in loop.generators]
+        loop.order = []
         if loop.divided:  # there is none to train
             loop.part, loop.parts = -1, 0
 
@@ -573,8 +572,9 @@ class PreparedLoader:
 
 
 def _rows(cut: slice, loop: PreparedLoop, tensor: Tensor) -> Tensor:
-    part = tensor[cut] if loop.divided and tensor.ndim else tensor
-    return part.to(loop.device, non_blocking=True)
+    return (tensor[cut] if loop.divided and tensor.ndim else tensor).to(
+        loop.device, non_blocking=True
+    )
 
 
 def num_rows(batch: Any, divided: int, *, first: bool) -> int:
@@ -586,8 +586,11 @@ def num_rows(batch: Any, divided: int, *, first: bool) -> int:
     """
     if divided == 1:
         return 1
-    leaves = [one for one in tree_leaves(batch) if not isinstance(one, int | float | None)]
-    rows = [one for one in leaves if getattr(one, "ndim", 1)]
+    rows = [
+        one
+        for one in tree_leaves(batch)
+        if not isinstance(one, int | float | None) and getattr(one, "ndim", True)
+    ]
     sizes: Any = {len(one) if isinstance(one, Tensor) else type(one).__name__ for one in rows}
     if len(sizes) != 1 or not all(type(one) is int and one >= divided * first for one in sizes):
         raise UsageError(
@@ -617,28 +620,26 @@ def weight_of(loss: Tensor) -> float | Tensor | None:
     terms: list[tuple[Any, float | None]] = []  # items of each, and how many there seem to be
     for node, divisor in islice(nodes, 32):  # nodes are added; a sum of thousands ends somewhere
         name, before = node.name(), [one for one, _ in node.next_functions if one is not None]
-        count = node._saved_other if name.startswith("Div") else None
+        count: Any = node._saved_other if name.startswith("Div") else None
         by_tensor = isinstance(count, Tensor) and not _is_number(count)
         summed = name == "SumBackward0" or getattr(node, "_saved_reduction", None) == _SUM
         if by_tensor and not count.requires_grad:
             terms.append((count.detach(), -1.0 if before[0].name().startswith("Sum") else 0.0))
-        elif (name.startswith("Mean") or summed) and _of_scalars(node, before[0]):
-            nodes += [(one, divisor) for one in before]
         elif name.startswith(_PASSED) and (
             not name.startswith(("Mul", "Div")) or sum(map(_varies, before)) < 2
         ):
-            divides = count is not None and not by_tensor
-            nodes += [(one, float(count) if divides else divisor) for one in before]
+            nodes += [
+                (one, divisor if count is None or by_tensor else float(count)) for one in before
+            ]
         elif name.startswith("NllLoss") and not summed:
-            seen = -1.0 if _selects(node) else node._saved_target.numel()
-            terms.append((node._saved_total_weight, seen))
+            shown = node._saved_target.numel()
+            terms.append((node._saved_total_weight, -1.0 if _selects(node) else shown))
         elif name.startswith((*_MEANS, "NllLoss")) or (summed and _varies(node)):
             sizes = getattr(node, "_saved_self_sym_sizes", None) or node._saved_self.shape
-            if summed and divisor not in (sizes[0], math.prod(sizes)):
-                terms.append((0.0, 0.0))
-            else:
-                items = divisor if summed else float(math.prod(sizes))
-                terms.append((items, -1.0) if _selects(node) else (None, None))
+            items = divisor if summed else float(math.prod(sizes))
+            right = not summed or divisor in (sizes[0], math.prod(sizes))
+            term = (items, -1.0) if _selects(node) else (None, None)
+            terms.append(term if right else (0.0, 0.0))
         elif _varies(node) and not name.startswith("CompiledFunction"):
             terms.append((0.0, 0.0))
     counts = [items for items, _ in terms if items is not None]
@@ -653,30 +654,21 @@ def weight_of(loss: Tensor) -> float | Tensor | None:
     return counts[0] if alike and terms else None
 
 
-def _of_scalars(node: Any, before: Any) -> bool:
-    # Losses that torch.stack has joined.
-    return before.name().startswith("Stack") and (
-        tuple(node._saved_self_sym_sizes) == (len(before.next_functions),)
-    )
-
-
 def _varies(node: Any) -> bool:
-    """Whether a term is more than a function of weights."""
-    name, before = node.name(), [one for one, _ in node.next_functions if one is not None]
-    factor = getattr(node, "_saved_other", None)
-    return "AccumulateGrad" not in name and (
-        not name.startswith((*_OF_WEIGHTS, *_PASSED))
+    # Whether a term is more than a function of weights.
+    before = [one for one, _ in node.next_functions if one is not None]
+    return "AccumulateGrad" not in node.name() and (
+        not node.name().startswith((*_OF_WEIGHTS, *_PASSED))
         or any(map(_varies, before))
-        or (isinstance(factor, Tensor) and factor.ndim > 0)
+        or getattr(getattr(node, "_saved_other", None), "ndim", 0) > 0
     )
 
 
-def _selects(node: Any) -> bool:
-    """Whether a mean is over what a mask has selected, a few nodes before."""
-    nodes = [node]
-    for one in islice(nodes, 12):
-        nodes += [before for before, _ in one.next_functions if before is not None]
-    return any(one.name().startswith(_SELECTED) for one in nodes)
+def _selects(node: Any, depth: int = 3) -> bool:
+    # Whether a mean is over what a mask has selected, a few nodes before.
+    return node.name().startswith(_SELECTED) or (
+        depth > 0 and any(_selects(one, depth - 1) for one, _ in node.next_functions if one)
+    )
 
 
 def _is_number(tensor: Tensor) -> bool:

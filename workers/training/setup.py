@@ -1,4 +1,4 @@
-"""Setting up a training: process-wide switches of torch, and the model."""
+"""Setting up a training: process-wide switches of torch, the ranks' strategy, and the model."""
 
 import functools
 from collections.abc import Iterator, Mapping

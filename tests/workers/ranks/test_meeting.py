@@ -6,6 +6,7 @@ import ast
 import os
 import signal
 import time
+from functools import partial
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from sources import ROOT
 from toy import Toy
 
 from workers.context import Context
-from workers.protocol import Ending, StopRequest
+from workers.protocol import Ending, Limits, StopRequest
 from workers.ranks import Meeting
 
 
@@ -99,14 +100,14 @@ class Faulty(Toy):
         return super().run(context)
 
 
-def faulty(context: Context):
-    return Faulty(context.params, {}, context.assignment.fixed, seed=context.seed).run(context)
+def trained(kind: type[Toy], context: Context):
+    return kind(context.params, {}, context.assignment.fixed, seed=context.seed).run(context)
 
 
 def test_a_rank_killed_in_the_middle_of_training_ends_all(runner):
     begun = time.monotonic()
     settings = {"parallelism": "embedding_server", "max_updates": 1000, "evaluate_updates": 1}
-    outcome = runner(faulty, ranks=2, **settings)
+    outcome = runner(partial(trained, Faulty), ranks=2, **settings)
     assert (outcome.ending, outcome.failure) == (Ending.FAILED, "crashed")
     assert outcome.message.startswith("rank 1: the worker (process ")
     assert outcome.message.endswith("was killed by signal 9 (SIGKILL)")
@@ -115,6 +116,26 @@ def test_a_rank_killed_in_the_middle_of_training_ends_all(runner):
         with pytest.raises(ProcessLookupError):
             os.kill(int((runner.folder / f"pid-{rank}").read_text()), 0)
     assert time.monotonic() - begun < 60, "it waits for no time-out of torch's"
+
+
+class Thorough(Toy):
+    # Evaluates for longer than an attempt may stand still.
+    def evaluate(self, model, device):
+        for _ in range(80):
+            metrics = super().evaluate(model, device)
+            time.sleep(0.1)
+        return metrics
+
+
+def test_ranks_wait_while_rank_0_evaluates_for_long(runner):
+    outcome = runner(
+        partial(trained, Thorough),
+        ranks=2,
+        parallelism="ddp",
+        max_updates=2,
+        limits=Limits(timeout_seconds=6.0),
+    )
+    assert (outcome.ending, outcome.failure) == (Ending.COMPLETED, None), outcome.message
 
 
 def test_the_variables_are_set_for_the_length_of_the_attempt(runner, monkeypatch):
