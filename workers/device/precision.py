@@ -48,10 +48,13 @@ class Precision:
     Attributes:
         scaler: of the loss under fp16 (Micikevicius et al. 2018, https://arxiv.org/abs/1710.03740);
             not enabled under other formats.
+        acted: whether a forward pass has computed in it.
 
     Raises:
         UsageError: the name is unknown, or the device cannot compute in it.
     """
+
+    acted = False
 
     def __init__(self, name: str, device: torch.device) -> None:
         PRECISION.checked(name)

@@ -63,7 +63,7 @@ _SELECTED: Final = ("Index", "MaskedSelect")  # nodes of `losses[mask]`
 # and nodes of a term of weights alone, which is the same in each part.
 _PASSED: Final = (
     *("AddBackward", "Sub", "Rsub", "MulBackward", "Div", "Neg"),
-    *("ToCopy", "View", "Squeeze", "Unsqueeze", "Clone", "Stack"),
+    *("ToCopy", "View", "Squeeze", "Unsqueeze", "Clone"),
 )
 _MEANS: Final = ("Mean", "MseLoss", "SmoothL1", "Huber", "BinaryCross", "SoftMargin", "Multi")
 _OF_WEIGHTS: Final = ("Norm", "LinalgVectorNorm", "Pow", "Sum", "Mean", "Abs", "Exp", "Log", "Sqrt")
@@ -270,8 +270,7 @@ class PreparedLoop:
         optimizer.updates = 0
         if self.divided or self.scaler.is_enabled():  # so a scaler of the loop's is noticed
             optimizer._step_supports_amp_scaling = True
-            everywhere = register_optimizer_step_pre_hook(partial(_no_other, self))
-            self._stack.callback(everywhere.remove)
+            self._stack.callback(register_optimizer_step_pre_hook(partial(_no_other, self)).remove)
         optimizer.zero_grad = partial(_clear, self, optimizer.zero_grad)
         if not self.strategy.replicated:
             optimizer.register_state_dict_post_hook(partial(_gather, self.strategy))
@@ -305,6 +304,11 @@ class PreparedLoop:
 
     def backward(self, loss: Tensor, weight: float | Tensor | None = None) -> None:
         """See `Context.backward`."""
+        if self.precision.name in HALF and not self.precision.acted:
+            raise UsageError(
+                f"precision {self.precision.name} acts in the prepared model and its methods, and "
+                "the loop has called none, but parts of it: call the model, or a method of its own"
+            )
         if self.divided:
             if self.done != self.part:
                 raise UsageError(
@@ -324,10 +328,7 @@ class PreparedLoop:
                 self.weight = items / self.rows if self.weight else 0.0
             counted = torch.as_tensor(self.weight, dtype=torch.float32, device=loss.device)
             if self.parts == 1:
-                whole = counted.clone()
-                if self.context.world_size > 1:
-                    dist.all_reduce(whole)
-                counted = counted / whole
+                counted = counted / self._of_all(counted.clone())
             else:
                 self.total = self.total + counted
             # The mean over no items is no number.
@@ -338,6 +339,11 @@ class PreparedLoop:
             scaled.backward()
         self.seen = self._gradients()
         self.unstepped = bool(self.seen)
+
+    def _of_all(self, weight: Tensor) -> Tensor:
+        if self.context.world_size > 1:
+            dist.all_reduce(weight)
+        return weight
 
     def _gradients(self) -> list[tuple[int, int]]:
         # Each of the optimizer, and how often it was changed.
@@ -387,9 +393,8 @@ class PreparedLoop:
         plain: Any = SimpleNamespace(param_groups=self.optimizer.param_groups, step=update)
         self.scaler.unscale_(plain)
         if isinstance(total, Tensor):
-            if self.context.world_size > 1:
-                dist.all_reduce(total)
-            torch._foreach_mul_([local(one.grad) for one in trained], 1.0 / total)
+            factor = 1.0 / self._of_all(total)
+            torch._foreach_mul_([local(one.grad) for one in trained], factor)
         if clip:
             factor = (clip / (self.strategy.grad_norm() + 1e-6)).clamp(max=1.0)
             self.strategy.scale_gradients(factor)
@@ -479,6 +484,7 @@ class PreparedLoop:
 def _computed(precision: Precision, method: Any, *inputs: Any, **named: Any) -> Any:
     """Call a method of the model; the outermost returns half precision as fp32."""
     inside = torch.is_autocast_enabled(precision.device.type)
+    precision.acted = True
     with precision.autocast():
         output = method(*inputs, **named)
     takes = any(isinstance(leaf, Tensor) for leaf in tree_leaves((inputs, named)))
@@ -492,8 +498,8 @@ def _clear(loop: PreparedLoop, clear: Callable[..., None], set_to_none: bool = T
 
 
 def _no_other(loop: PreparedLoop, other: Any, *_: Any) -> None:
-    mine, its = ({*map(id, _members(vars(one)))} for one in (loop.optimizer, other))
-    if loop.begun and not mine >= its:
+    mine = set(map(id, _members(vars(loop.optimizer))))
+    if loop.begun and not mine.issuperset(map(id, _members(vars(other)))):
         raise UsageError(
             "under accumulation, fp16 or several ranks only the optimizer that trial.prepare was "
             f"given may step, and here is another {type(other).__name__}: give one optimizer the "
@@ -614,28 +620,26 @@ def weight_of(loss: Tensor) -> float | Tensor | None:
     terms: list[tuple[Any, float | None]] = []  # items of each, and how many there seem to be
     for node, divisor in islice(nodes, 32):  # nodes are added; a sum of thousands ends somewhere
         name, before = node.name(), [one for one, _ in node.next_functions if one is not None]
-        count = node._saved_other if name.startswith("Div") else None
+        count: Any = node._saved_other if name.startswith("Div") else None
         by_tensor = isinstance(count, Tensor) and not _is_number(count)
         summed = name == "SumBackward0" or getattr(node, "_saved_reduction", None) == _SUM
         if by_tensor and not count.requires_grad:
             terms.append((count.detach(), -1.0 if before[0].name().startswith("Sum") else 0.0))
-        elif (name.startswith("Mean") or summed) and _of_scalars(node, before[0]):
-            nodes += [(one, divisor) for one in before]
         elif name.startswith(_PASSED) and (
             not name.startswith(("Mul", "Div")) or sum(map(_varies, before)) < 2
         ):
-            divides = count is not None and not by_tensor
-            nodes += [(one, float(count) if divides else divisor) for one in before]
+            nodes += [
+                (one, divisor if count is None or by_tensor else float(count)) for one in before
+            ]
         elif name.startswith("NllLoss") and not summed:
-            seen = -1.0 if _selects(node) else node._saved_target.numel()
-            terms.append((node._saved_total_weight, seen))
+            shown = node._saved_target.numel()
+            terms.append((node._saved_total_weight, -1.0 if _selects(node) else shown))
         elif name.startswith((*_MEANS, "NllLoss")) or (summed and _varies(node)):
             sizes = getattr(node, "_saved_self_sym_sizes", None) or node._saved_self.shape
-            if summed and divisor not in (sizes[0], math.prod(sizes)):
-                terms.append((0.0, 0.0))
-            else:
-                items = divisor if summed else float(math.prod(sizes))
-                terms.append((items, -1.0) if _selects(node) else (None, None))
+            items = divisor if summed else float(math.prod(sizes))
+            right = not summed or divisor in (sizes[0], math.prod(sizes))
+            term = (items, -1.0) if _selects(node) else (None, None)
+            terms.append(term if right else (0.0, 0.0))
         elif _varies(node) and not name.startswith("CompiledFunction"):
             terms.append((0.0, 0.0))
     counts = [items for items, _ in terms if items is not None]
@@ -650,30 +654,21 @@ def weight_of(loss: Tensor) -> float | Tensor | None:
     return counts[0] if alike and terms else None
 
 
-def _of_scalars(node: Any, before: Any) -> bool:
-    # Losses that torch.stack has joined.
-    return before.name().startswith("Stack") and (
-        tuple(node._saved_self_sym_sizes) == (len(before.next_functions),)
-    )
-
-
 def _varies(node: Any) -> bool:
-    """Whether a term is more than a function of weights."""
-    name, before = node.name(), [one for one, _ in node.next_functions if one is not None]
-    factor = getattr(node, "_saved_other", None)
-    return "AccumulateGrad" not in name and (
-        not name.startswith((*_OF_WEIGHTS, *_PASSED))
+    # Whether a term is more than a function of weights.
+    before = [one for one, _ in node.next_functions if one is not None]
+    return "AccumulateGrad" not in node.name() and (
+        not node.name().startswith((*_OF_WEIGHTS, *_PASSED))
         or any(map(_varies, before))
-        or (isinstance(factor, Tensor) and factor.ndim > 0)
+        or getattr(getattr(node, "_saved_other", None), "ndim", 0) > 0
     )
 
 
-def _selects(node: Any) -> bool:
-    """Whether a mean is over what a mask has selected, a few nodes before."""
-    nodes = [node]
-    for one in islice(nodes, 12):
-        nodes += [before for before, _ in one.next_functions if before is not None]
-    return any(one.name().startswith(_SELECTED) for one in nodes)
+def _selects(node: Any, depth: int = 3) -> bool:
+    # Whether a mean is over what a mask has selected, a few nodes before.
+    return node.name().startswith(_SELECTED) or (
+        depth > 0 and any(_selects(one, depth - 1) for one, _ in node.next_functions if one)
+    )
 
 
 def _is_number(tensor: Tensor) -> bool:

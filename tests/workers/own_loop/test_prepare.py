@@ -141,24 +141,6 @@ def test_objects_come_back_in_their_order_and_the_optimizer_may_be_left_out(tmp_
     assert outcome.failure is None, outcome.details
 
 
-def test_the_norm_of_gradients_is_clipped_over_the_whole_update(tmp_path: Path) -> None:
-    weights: list[float] = []
-
-    def train(trial: Any) -> None:
-        model = nn.Linear(1, 1, bias=False)
-        nn.init.zeros_(model.weight)
-        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-        batches = [torch.tensor([[3.0], [5.0]])]
-        model, optimizer, loader = trial.prepare(model, optimizer, batches, clip_norm=2.0)
-        for batch in loader:
-            trial.backward(model(batch).mean())
-            optimizer.step()
-        weights.append(model.module.weight.item())
-
-    attempt(tmp_path, train, accumulation=2)
-    assert weights == pytest.approx([-2.0]), "the gradient is 4, its bound 2"
-
-
 def test_a_report_is_the_mean_of_an_update_and_counts_updates(tmp_path: Path) -> None:
     def train(trial: Any, start: int = 0) -> None:
         _, loader = trial.prepare(nn.Linear(1, 1), [torch.ones(4, 1)] * 2)
