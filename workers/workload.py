@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from search_spaces import Space, UsageError
 from search_spaces.hardware import Hardware
 
-from .data import Batch
+from .batches import Batch
 from .protocol import Metric
 
 if TYPE_CHECKING:

@@ -28,11 +28,11 @@ from automl.workflows import slurm as job
 from automl.workflows.doctor import examine, shown
 from automl.workflows.speed import REPORTS, Measured, measured, prepare, settings_to_try
 from workers.command.goal_proposals import PrintedMetric, printed_metrics
-from workers.data import DATASETS
-from workers.data import fetch as fetch_files
 from workers.functions.numbers import SpeedProbe
 from workers.protocol import Params
 from workers.workloads import WORKLOADS
+from workers.workloads._public_data import DATASETS
+from workers.workloads._public_data import fetch as fetch_files
 
 from . import INTERRUPTED, NO_SUCCESS
 from .common import (

@@ -22,8 +22,8 @@ def train(options: dict[str, Any]) -> dict[str, Any]:
     With `no_bias` the biases of attention stay zero, because Sockeye has none. With `export` the
     model is exported to `folder`/export.
     """
+    from workers.batches import BatchShare
     from workers.context import Context
-    from workers.data import BatchShare
     from workers.export import export
     from workers.protocol import Assignment
     from workers.run import run

@@ -180,7 +180,7 @@ def test_every_strategy_trains_on_the_device_as_single_does(tmp_path, ranks):
 
 FAULTS = {
     "the batch stays on the CPU": (
-        "from workers.data import CountedRows\nCountedRows.to = lambda self, device: self",
+        "from workers.batches import CountedRows\nCountedRows.to = lambda self, device: self",
         "Expected all tensors to be on the same device",
     ),
     "the state of the optimizer is made on the CPU": (

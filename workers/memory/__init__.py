@@ -33,7 +33,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from search_spaces.errors import UsageError
 from search_spaces.knobs.parallelism import PARALLELISM
 from search_spaces.knobs.table import ACCUMULATION, PRECISION, SPARSE_GRADIENTS
-from workers.data import Batch
+from workers.batches import Batch
 from workers.device.peak_memory import CONTEXT_BYTES, Contributions
 from workers.device.precision import HALF, AutocastOfCuda, LiveStorages, Precision, planned_for
 from workers.failures import one_line

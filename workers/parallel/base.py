@@ -21,7 +21,7 @@ from search_spaces.errors import UsageError
 from search_spaces.knobs import Option
 from search_spaces.knobs.parallelism import StrategyNeeds
 from search_spaces.knobs.table import COMPILE
-from workers.data import Batch, BatchShare
+from workers.batches import Batch, BatchShare
 from workers.device.peak_memory import Contributions
 from workers.device.precision import Precision, wide
 from workers.workload import ParallelPlan, Trainable

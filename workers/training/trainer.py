@@ -31,8 +31,8 @@ from search_spaces.knobs.table import (
     PREFETCH,
     RECORDS_GRAPHS,
 )
+from workers.batches import Batch, BatchShare
 from workers.context import Context, Stopped
-from workers.data import Batch, BatchShare
 from workers.device.peak_memory import PeakMemory, nbytes, trim
 from workers.device.precision import Precision, profiling
 from workers.parallel.base import Strategy

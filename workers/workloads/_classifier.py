@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from workers.batches import Batch, PlannedBatch, num_rows
 from workers.context import Context
-from workers.data import Batch, PlannedBatch, num_rows
 from workers.protocol import Metric
 from workers.training import TRAINING_METRICS
 from workers.workload import SharedEvaluation

@@ -204,7 +204,7 @@ def read_lines(path: Path) -> list[str]:
 
 def files_of(source: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
     """Name and content of each wanted file of a folder, sorted by name, or of a tar archive."""
-    from workers.data import members
+    from workers.workloads._public_data import members
 
     if not source.is_dir():
         yield from members(source, wanted)

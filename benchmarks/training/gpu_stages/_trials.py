@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from benchmarks.training.gpu_stages._case import Row, Target
+from workers.batches import Batch
 from workers.context import Context
-from workers.data import Batch
 from workers.protocol import Assignment, Outcome, Report
 from workers.run import run
 from workers.training.trainer import train

@@ -10,7 +10,7 @@ import pytest
 import torch
 from toy import Toy
 
-from workers.data import BatchShare, CountedRows, PlannedBatch, num_rows, rows_of
+from workers.batches import BatchShare, CountedRows, PlannedBatch, num_rows, rows_of
 from workers.training.trainer import ahead, shares
 from workers.workloads import WORKLOADS
 

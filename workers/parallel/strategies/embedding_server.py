@@ -11,7 +11,7 @@ from torch.distributed import rpc as _rpc
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs.parallelism import StrategyNeeds
-from workers.data import BatchShare
+from workers.batches import BatchShare
 from workers.device.precision import Precision
 from workers.parallel.strategies.ddp import DDP
 from workers.ranks import WAIT_FOR_RANKS, side_group, side_store

@@ -19,7 +19,7 @@ from search_spaces.errors import UsageError
 from search_spaces.knobs.base import COMPUTES_THE_SAME, Option
 from search_spaces.knobs.parallelism import StrategyNeeds
 from search_spaces.knobs.table import COMPILE, COMPILE_SCOPE, RECORDS_GRAPHS
-from workers.data import Batch, BatchShare
+from workers.batches import Batch, BatchShare
 from workers.device.precision import Precision, compile_module, wide
 from workers.parallel.base import Strategy
 from workers.parallel.mesh import contiguous, sum_over

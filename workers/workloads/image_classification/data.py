@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.errors import DataError, needs
-from workers.data import find
 from workers.workloads._declarative_workload import (
     IntArray,
     check_data_name,
     files_of,
     folder_of,
 )
+from workers.workloads._public_data import find
 
 NAMES = ("builtin", "cifar10", "folder")
 SOURCES = (

@@ -10,7 +10,7 @@ import numpy as np
 
 from search_spaces import Choice, Float, Int, Parameter
 from search_spaces.hardware import Hardware
-from workers.data import Batch
+from workers.batches import Batch
 from workers.workload import ParallelPlan
 from workers.workloads._classifier import SCHEDULES, Classifier
 from workers.workloads._declarative_workload import IntArray, Options

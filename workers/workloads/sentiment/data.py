@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.errors import DataError
-from workers.data import find
 from workers.workloads._declarative_workload import check_data_name, files_of, folder_of
+from workers.workloads._public_data import find
 
 NAMES = ("builtin", "imdb")
 ARCHIVES = ("aclImdb", "aclImdb_v1.tar.gz", "aclImdb_labeled.tar.gz", "aclImdb.tar.gz")

@@ -24,8 +24,8 @@ from search_spaces.knobs.table import (
     LEARNING_RATE,
     NUM_HEADS,
 )
+from workers.batches import Batch, CountedRows, PlannedBatch
 from workers.context import Context
-from workers.data import Batch, CountedRows, PlannedBatch
 from workers.protocol import Metric
 from workers.training import TRAINING_METRICS
 from workers.workload import ParallelPlan, SharedEvaluation

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.errors import DataError
-from workers.data import Batch, PlannedBatch
+from workers.batches import Batch, PlannedBatch
 
 from . import data as corpora
 from .data import ParallelCorpus, Splits

@@ -12,7 +12,7 @@ from counting import Counting
 from torch._dynamo.testing import CompileCounter
 
 from search_spaces.errors import UsageError
-from workers.data import BatchShare
+from workers.batches import BatchShare
 from workers.device.precision import planned_for
 from workers.workloads.translation import Translation
 from workers.workloads.translation.batches import Examples, plan_batches

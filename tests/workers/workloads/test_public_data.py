@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from automl.cli import cli
 from search_spaces.errors import AutomlError, DataError
-from workers.data import DATASETS, PublicDataset, fetch, find, members
+from workers.workloads._public_data import DATASETS, PublicDataset, fetch, find, members
 
 CONTENT = bytes(range(256)) * 4000
 
@@ -41,7 +41,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file.parent.mkdir()
     file.write_bytes(CONTENT)
     known = {"one": PublicDataset("a test", "nothing", {file.as_uri(): sha256(CONTENT)})}
-    monkeypatch.setattr("workers.data.DATASETS", known)
+    monkeypatch.setattr("workers.workloads._public_data.DATASETS", known)
     return file
 
 
@@ -96,7 +96,7 @@ def test_members_are_checked_and_written_apart(
 ) -> None:
     path = archive(tmp_path / "g.tar.gz", {"G/train.txt": b"a\tr\tb\n", "G/other": b"?"})
     known = {"g": PublicDataset("", "", {path.as_uri(): {"train.txt": sha256(b"a\tr\tb\n")}})}
-    monkeypatch.setattr("workers.data.DATASETS", known)
+    monkeypatch.setattr("workers.workloads._public_data.DATASETS", known)
     (written,) = fetch("g", tmp_path / "to")
     assert written.read_bytes() == b"a\tr\tb\n"
     assert list((tmp_path / "to").iterdir()) == [written]
