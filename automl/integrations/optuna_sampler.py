@@ -51,11 +51,11 @@ class BayesSampler(BaseSampler):  # type: ignore[misc]
 
     def __init__(self, seed: int | None = None, *, suggester: str = "bayes") -> None:
         self._suggester = SUGGESTERS.require(suggester)
-        self._seed = _draw_seed() if seed is None else seed
+        self._seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
 
     def reseed_rng(self) -> None:
         """Draw a new seed. Optuna calls this if several processes share a sampler."""
-        self._seed = _draw_seed()
+        self._seed = int(np.random.SeedSequence().generate_state(1)[0])
 
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
@@ -103,10 +103,6 @@ class BayesSampler(BaseSampler):  # type: ignore[misc]
         return RandomSampler(seed=seed).sample_independent(
             study, trial, param_name, param_distribution
         )
-
-
-def _draw_seed() -> int:
-    return int(np.random.SeedSequence().generate_state(1)[0])
 
 
 @dataclass(frozen=True)

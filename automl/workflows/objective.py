@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, Final
 
 from automl.control.beginning import code_of, mentions
@@ -40,7 +41,8 @@ def digests(objective: Any) -> dict[str, str]:
     module that they name. Of a command: its program and script. What they import is not looked at.
     """
     parts: dict[str, bytes] = {}
-    with suppress(OSError, IndexError):  # a file is not to be read, there is no source or function
+    # A file may not be read or has changed meanwhile, or there is no function.
+    with suppress(OSError, IndexError, SyntaxError, TokenError):
         if getattr(objective, "checks_goals", False):  # a command
             paths = {word: Path(objective.folder, word) for word in objective.arguments[:3]}
             parts |= {

@@ -93,11 +93,11 @@ def test_trial_0_of_what_init_writes_is_its_command(
     tmp_path: Path, numbers: dict[str, float]
 ) -> None:
     words = [word for name, value in numbers.items() for word in (f"--{name}", repr(value))]
-    text, command = for_command(["python", "train.py", *words], "init.yaml")
-    (tmp_path / "init.yaml").write_text(text)
-    found = load(tmp_path / "init.yaml", command=f"-- {command}").spec.space.accept({})
+    (tmp_path / "init.yaml").write_text(for_command(["python", "train.py", *words], "init.yaml"))
+    spec = load(tmp_path / "init.yaml").spec
+    found = spec.space.accept({})
     assert found == {name: numbers[name] for name in found}
-    assert len(found) == sum(f"{{{name}}}" in command for name in numbers)
+    assert len(found) == sum(f"{{{name}}}" in spec.origin.command for name in numbers)
 
 
 SPACE = Space(

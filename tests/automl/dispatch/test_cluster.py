@@ -112,7 +112,7 @@ def load(mark):
     return slow
 
 def starting(address):
-    pool.MAX_FAILED_STARTS = 1
+    pool.MAX_FAILED_STARTS, ray_dispatcher.ALL_LOST_SECONDS = 1, 90.0
     node = cluster.add_node(num_cpus=2)
     made = ray_dispatcher.RayDispatcher("s", 2, Resources(), objective=Objective(), address=address)
     try:

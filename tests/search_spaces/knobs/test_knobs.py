@@ -192,8 +192,7 @@ def test_why_precisions_are_left_out() -> None:
 
 def test_batch() -> None:
     tokens = by_name(resolve("batch", batch_tokens=[1024, 4096], accumulation=False))
-    assert list(tokens) == ["batch_tokens"]
-    assert tokens["batch_tokens"].default == 1024
+    assert {name: one.default for name, one in tokens.items()} == {"batch_tokens": 1024}
     ranged = by_name(resolve("batch", batch_size={"low": 8, "high": 32}))
     assert repr(ranged["batch_size"]) == "Int('batch_size', 8, 32, log=True, default=32)"
     assert resolve("batch").constraints == ["batch_size >= accumulation"]
@@ -207,8 +206,9 @@ def test_optimizer() -> None:
         resolve("optimizer", optimizer=False, momentum=True, learning_rate={"high": 1e-4})
     )
     assert alone["momentum"].when == {}
-    rate = Float("learning_rate", 1e-5, 1e-4, log=True, default=1e-4, affects="quality")
-    assert alone["learning_rate"] == rate
+    assert alone["learning_rate"] == Float(
+        "learning_rate", 1e-5, 1e-4, log=True, default=1e-4, affects="quality"
+    )
 
 
 @pytest.mark.parametrize("adjustment", [3, "auto", {"hihg": 3}])
@@ -312,14 +312,6 @@ def test_shards_in_main_memory_need_a_gpu() -> None:
     assert str(resolve("offload").dropped[0]).startswith("cpu_offload True: trials run in main")
     found = by_name(resolve("offload", NEW))["cpu_offload"]
     assert found.when == {"parallelism": ("fsdp", "hsdp")}
-
-
-def test_modes_that_record_graphs_need_a_gpu() -> None:
-    on_cpu, on_gpu = (
-        {d.value: d.reason for d in resolve("runtime", hardware).dropped} for hardware in (CPU, NEW)
-    )
-    assert "CUDA GPU" in on_cpu["cudagraphs"]
-    assert on_cpu["max-autotune"] == on_gpu["max-autotune"] == on_gpu["cudagraphs"] == ON_REQUEST
 
 
 @pytest.mark.parametrize("chosen", ["auto", "flash", "math"])

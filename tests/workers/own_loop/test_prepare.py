@@ -76,6 +76,8 @@ REFUSED = [
     ({"parallelism": "tensor"}, "parallelism tensor is for workloads alone"),
     ({"precision": "fp8"}, "precision is one of fp32, tf32, bf16, fp16"),
     ({"activation_checkpointing": "layers"}, "activation_checkpointing layers needs the blocks"),
+    ({"precision": "fp16"}, "call trial.backward.loss., which knows of precision"),
+    ({"accumulation": 2}, "call trial.backward.loss., which knows of precision"),
     ({"accumulation": 16}, "a batch to divide into 16 parts has as many rows, got 8"),
 ]
 
@@ -89,7 +91,9 @@ def test_what_cannot_act_is_one_sentence(
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         model, optimizer, loader = trial.prepare(model, optimizer, [torch.ones(8, 4)])
         for batch in loader:
-            trial.backward(model(batch).mean())
+            loss = model(batch).mean()
+            loss.backward() if message.startswith("call") else trial.backward(loss)
+            optimizer.step()
 
     outcome, _ = attempt(tmp_path, train, **params)
     assert outcome.exception == "UsageError"
@@ -97,25 +101,9 @@ def test_what_cannot_act_is_one_sentence(
         raise AssertionError(outcome.message)
 
 
-def test_a_backward_pass_of_the_loss_itself_is_refused(tmp_path: Path) -> None:
-    def train(trial: Any) -> None:
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        model, optimizer, loader = trial.prepare(model, optimizer, [torch.ones(8, 4)])
-        for batch in loader:
-            model(batch).mean().backward()
-            optimizer.step()
-            optimizer.zero_grad()
-
-    for params in ({"precision": "fp16"}, {"accumulation": 2}):
-        outcome, _ = attempt(tmp_path, train, **params)
-        assert outcome.exception == "UsageError"
-        assert "call trial.backward(loss)" in outcome.message
-    outcome, _ = attempt(tmp_path, lambda trial: trial.prepare(nn.Linear(1, 1)), accumulation=2)
-    assert "accumulation 2 divides the batches of a loader" in outcome.message
-
-
-def test_a_batch_norm_that_would_see_other_rows_is_refused(tmp_path: Path) -> None:
+def test_parts_that_would_see_other_rows_or_lack_a_loader_are_refused(
+    tmp_path: Path,
+) -> None:
     def train(trial: Any, **options: Any) -> None:
         model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
         trial.prepare(model, [torch.ones(8, 4)], **options)
@@ -126,6 +114,8 @@ def test_a_batch_norm_that_would_see_other_rows_is_refused(tmp_path: Path) -> No
     outcome, _ = attempt(tmp_path, allowed, accumulation=2)
     assert "normalises" not in outcome.message
     assert attempt(tmp_path, train, accumulation=1)[0].exception != "UsageError"
+    outcome, _ = attempt(tmp_path, lambda trial: trial.prepare(nn.Linear(1, 1)), accumulation=2)
+    assert "accumulation 2 divides the batches of a loader" in outcome.message
 
 
 def test_objects_come_back_in_their_order_and_the_optimizer_may_be_left_out(tmp_path: Path) -> None:
