@@ -46,10 +46,9 @@ from workers.training.setup import compiles_by_shape, recompute
 from workers.workload import Trainable
 from workers.workloads import WORKLOADS
 
-CPU_BYTES: Final = 20_000_000  # libraries and threads of the first update
-CPU_HALF_BYTES: Final = 35_000_000  # oneDNN's kernels and reordered weights for half precisions
+CPU_BYTES: Final = 3_000_000  # libraries and threads of the first update
+CPU_HALF_BYTES: Final = 28_000_000  # oneDNN's kernels and reordered weights for half precisions
 CPU_RANKS_BYTES: Final = 12_000_000  # the process group
-CPU_SHARE: Final = 0.02  # free pieces in the allocator, as a share of the peak
 
 # Workspace that NVIDIA advises for Hopper, the largest (cublasSetWorkspace, cuBLAS documentation).
 CUBLAS_BYTES: Final = 32 << 20
@@ -125,7 +124,7 @@ def estimate(workload: Trainable, num_ranks: int = 1, device: str = "cpu") -> Es
     peak = found.peak_bytes
     if not on_cpu:
         return replace(found, device_bytes=gpu_bytes(peak, mesh))
-    extra = CPU_BYTES + int(peak * CPU_SHARE) + (CPU_RANKS_BYTES if num_ranks > 1 else 0)
+    extra = CPU_BYTES + (CPU_RANKS_BYTES if num_ranks > 1 else 0)
     extra += CPU_HALF_BYTES if PRECISION.value(values) in HALF else 0
     return replace(found, peak_bytes=peak + extra)
 

@@ -96,8 +96,10 @@ def balanced(costs: Sequence[float], num_stages: int) -> list[range]:
 def collected(mine: Mapping[Key, Tensor]) -> dict[Key, Tensor]:
     """The tensors of all ranks by name, on rank 0; empty on other ranks."""
     everyone: list[Any] | None = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
-    dist.gather_object(mine, everyone, dst=0, group=side_group())
-    return {name: tensor for found in everyone or () for name, tensor in found.items()}
+    # What rank 0 has is not sent: pickled and padded, it would take several times its memory.
+    dist.gather_object({} if everyone else mine, everyone, dst=0, group=side_group())
+    found = [mine, *everyone] if everyone else []
+    return {name: tensor for one in found for name, tensor in one.items()}
 
 
 def sent(mine: Mapping[Key, Tensor]) -> Iterator[tuple[Key, Tensor]]:
