@@ -132,6 +132,9 @@ def _values(
         f"parallelism {strategy} is for workloads alone: choose single, ddp, fsdp": (
             kind.apart or "tensor" in kind.needs.plan
         ),
+        f"parallelism {strategy} loses hooks of parameters: register them after trial.prepare": (
+            not kind.replicated and any(one._backward_hooks for one in model.parameters())
+        ),
         f"accumulation {parts} divides the batches of a loader: prepare it too": (
             parts > 1 and not has_loader
         ),
@@ -175,6 +178,8 @@ class PreparedLoop:
         generators: from which the loader draws; order: their states at the beginning of the epoch,
             none if it has ended.
         kept: what else has a state that a resumed loop needs.
+        reduced: the parameters whose gradients DDP reduces, by their identities.
+        epoch: batches and microbatches before the present epoch: a resumed loop begins it again.
     """
 
     begun = microbatches = part = done = since = skips = 0
@@ -182,6 +187,7 @@ class PreparedLoop:
     weight: float | Tensor = 1.0
     total: float | Tensor = 0.0
     skipped = unstepped = False
+    epoch = (0, 0)
     agreed = staticmethod(value_of_rank_0)  # a request to stop
 
     def __init__(self, context: Context, values: Mapping[str, Any], plan: ParallelPlan) -> None:
@@ -219,6 +225,7 @@ class PreparedLoop:
         model.zero_grad = partial(_clear, self, model.zero_grad)
         model.__dict__["module"] = getattr(model, "module", model)
         own = [kind for kind in type(model).__mro__ if not kind.__module__.startswith("torch.")]
+        self.reduced = {id(one) for one in model.parameters() if one.requires_grad}
         functions = {
             n for kind in own for n, f in vars(kind).items() if isinstance(f, FunctionType)
         }
@@ -379,6 +386,12 @@ class PreparedLoop:
                 "trial.backward(loss), which knows of precision, accumulation and ranks, in place "
                 "of loss.backward(), and step before the next batch"
             )
+        unseen = not self.reduced.issuperset(map(id, trained))
+        if unseen and self.strategy.replicated and self.context.world_size > 1:
+            raise UsageError(
+                "ddp reduces the gradients of parameters that were trained at trial.prepare: "
+                "freeze others after it, or take fsdp"
+            )
         if trained and (self.scaler.is_enabled() or self.parts > 1):
             self._check_gradients()
         self.unstepped = False
@@ -426,7 +439,10 @@ class PreparedLoop:
     def state_dict(self) -> dict[str, Any]:
         """What `trial.save` keeps of the loop itself: orders, random numbers, the schedule."""
         return {
-            "counts": [self.optimizer.updates, self.begun, self.microbatches],
+            "counts": [
+                self.optimizer.updates,
+                *(self.epoch if self.order else (self.begun, self.microbatches)),
+            ],
             "random": [get() for get, _ in RANDOM],
             "kept": [one.state_dict() for one in self.kept],
             "order": self.order or [one.get_state() for one in self.generators],
@@ -542,6 +558,7 @@ class PreparedLoader:
     def __iter__(self) -> Iterator[Any]:
         loop, rank, ranks = self._loop, self._loop.context.rank, self._loop.context.world_size
         loop.order = [one.get_state() for one in loop.generators]
+        loop.epoch = loop.begun, loop.microbatches
         batches = self._drawn(iter, self._loader)
         while (batch := self._drawn(next, batches, _END)) is not _END:
             if isinstance(batch, Mapping) and not isinstance(batch, dict):

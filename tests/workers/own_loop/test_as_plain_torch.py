@@ -119,7 +119,7 @@ def named_loop(trial: Context) -> None:
 @pytest.fixture(scope="module")
 def on_two_ranks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     """By loop the trials and losses of one gang."""
-    trials: list[Any] = [*METHODS, *PARTS, *TOKENS]
+    trials: list[Any] = [*METHODS, *PARTS, *TOKENS, {"loop": "unfrozen", "parallelism": "ddp"}]
     results = run_all(tmp_path_factory.mktemp("ranks"), trials, 2, named_loop)
     found: dict[str, list[Any]] = {}
     for trial, result in zip(trials, results, strict=True):
@@ -252,8 +252,22 @@ def in_parts(trial: Context) -> None:
     trial.report(0, loss=float(found == {"refused": 3, "missing": 5, "same": 1.0}))
 
 
-def test_what_ranks_hold_in_parts_is_checked_too(on_two_ranks: Any) -> None:
-    assert [losses for _, losses in on_two_ranks["in_parts"]] == [[1.0], [1.0]]
+def unfrozen(trial: Context) -> None:
+    """DDP reduces no gradient of a parameter that was frozen when it began."""
+    model: Any = net()
+    model.out.requires_grad_(False)
+    optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = trial.prepare(model, optimizer)
+    model.out.requires_grad_(True)
+    trial.backward(model(X).mean())
+    with pytest.raises(UsageError, match="ddp reduces the gradients"):
+        optimizer.step()
+    trial.report(0, loss=1.0)
+
+
+def test_what_ranks_hold_in_parts_and_what_was_frozen_is_checked_too(on_two_ranks: Any) -> None:
+    rows = (*on_two_ranks["in_parts"], *on_two_ranks["unfrozen"])
+    assert [losses for _, losses in rows] == [[1.0], [1.0], [1.0]]
 
 
 @dataclass(slots=True)
@@ -336,7 +350,7 @@ def over_tokens(trial: Context) -> None:
         trial.report(step, loss=loss)
 
 
-LOOPS = {one.__name__: one for one in (by_methods, in_parts, over_tokens)}
+LOOPS = {one.__name__: one for one in (by_methods, in_parts, over_tokens, unfrozen)}
 
 
 def test_a_mean_over_tokens_counts_by_its_tokens(tmp_path: Path, on_two_ranks: Any) -> None:
@@ -529,28 +543,36 @@ def test_a_restored_loop_goes_on_with_order_dropout_and_schedule(
         model, optimizer, loader, scheduler = trial.prepare(model, optimizer, loader, scheduler)
         state = earlier if own_generator else trial.restore()
         if state:
-            assert sorted(state) == ["epoch", "model", "optimizer"]
+            assert sorted(state) == ["at", "model", "optimizer"]
             model.load_state_dict(state["model"])
             optimizer.load_state_dict(state["optimizer"])
-        for epoch in range(state["epoch"] if state else 0, 4):
-            for (x,) in loader:
+        for epoch in range(state["at"][0] if state else 0, 4):
+            for index, (x,) in enumerate(loader, 1):
+                if state and [epoch, index] <= state["at"]:
+                    continue
                 loss = model(x).square().mean()
                 trial.backward(loss)
                 optimizer.step()
                 optimizer.zero_grad()
                 order = x.flatten().tolist()
                 seen.setdefault(name, []).append((order, loss.item(), scheduler.last_epoch))
+                trial.report(epoch * len(loader) + index, loss=loss)
+                if index % parts == 0:
+                    both = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+                    trial.save({**both, "at": [epoch, index]})
+                if cut and [epoch, index] == [1, 2 * parts]:
+                    return
             scheduler.step()
-            both = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-            trial.save({**both, "epoch": epoch + 1})
-            if cut and epoch == 1:
-                return
 
-    good(tmp_path / "whole", partial(train, name="whole", cut=False))
-    good(tmp_path / "cut", partial(train, name="cut", cut=True))
-    outcome, _ = attempt(tmp_path / "cut", partial(train, name="cut", cut=False), number=2)
+    parts = 2 if own_generator else 1
+    whole = good(tmp_path / "whole", partial(train, name="whole", cut=False), accumulation=parts)
+    first = good(tmp_path / "cut", partial(train, name="cut", cut=True), accumulation=parts)
+    outcome, rest = attempt(
+        tmp_path / "cut", partial(train, name="cut", cut=False), number=2, accumulation=parts
+    )
     assert outcome.failure is None, outcome.message
     assert seen["cut"] == seen["whole"]
+    assert [one.step for one in (*first, *rest)] == [one.step for one in whole]
 
 
 def test_a_state_that_is_no_mapping_comes_back_as_it_was(tmp_path: Path) -> None:

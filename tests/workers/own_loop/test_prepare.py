@@ -72,6 +72,7 @@ def attempt(folder: Path, train: Any, **params: Any) -> tuple[Any, list[Report]]
 
 REFUSED = [
     ({"parallelism": "fsdp"}, "parallelism fsdp runs on 2 ranks or more, and this trial has 1"),
+    ({"parallelism": "fsdp"}, "parallelism fsdp loses hooks of parameters"),
     ({"parallelism": "pipeline"}, "parallelism pipeline is for workloads alone"),
     ({"parallelism": "tensor"}, "parallelism tensor is for workloads alone"),
     ({"precision": "fp8"}, "precision is one of fp32, tf32, bf16, fp16"),
@@ -88,6 +89,7 @@ def test_what_cannot_act_is_one_sentence(
 ) -> None:
     def train(trial: Any) -> None:
         model = nn.Linear(4, 1)
+        _ = "hooks" in message and model.weight.register_hook(print)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         model, optimizer, loader = trial.prepare(model, optimizer, [torch.ones(8, 4)])
         for batch in loader:
