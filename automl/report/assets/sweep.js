@@ -37,7 +37,7 @@ export async function sweepPage(frame, name, trial) {
     show(place.failures, [data.answer?.failures, data.limits], () => failures(data, views.trials));
     show(place.setup, [data.space, data.links, data.budget, data.setup], () => setup(data));
     if (!inside) {
-      show(place.steered, [data.state, data.budget, data.space, data.limits, Boolean(data.best)], () => steering(data));
+      show(place.steered, [data.state, data.budget, data.space, data.limits], () => steering(data));
       show(place.done, data.commands, (found) => found.length && commandHistory(found));
     }
     for (const view of Object.values(views)) view.set(data);
