@@ -1,6 +1,6 @@
 """How busy two Ray workers are while a suggester proposes short trials, beside Ray Tune.
 
-    python benchmarks/control/utilisation.py [--repeats N]        measure and store the rows
+    python benchmarks/control/utilisation.py                      measure and store the rows
     python benchmarks/control/utilisation.py --quick [--check]    each case once
     python benchmarks/control/utilisation.py --table [--check]    the stored rows
 
@@ -89,16 +89,13 @@ def measure(suggester: str, trials: int, seconds: float) -> dict[str, Any]:
 
 def main() -> int:
     """Measure, store and print the rows."""
-    parser = benchmark_parser(__doc__, "each case once")
-    parser.add_argument("--repeats", type=int, default=1)
-    given = parser.parse_args()
+    given = benchmark_parser(__doc__, "each case once").parse_args()
     rows = store.load(ROWS, "suggester", "seconds") if given.table else {}
-    for _ in range(0 if given.table else given.repeats):
-        for suggester, trials, seconds, _ in CASES:
-            rows[suggester, seconds] = row = measure(suggester, trials, seconds)
-            if not given.quick:
-                store.append(ROWS, row)
-            print(_line(row), flush=True)
+    for suggester, trials, seconds, _ in () if given.table else CASES:
+        rows[suggester, seconds] = row = measure(suggester, trials, seconds)
+        if not given.quick:
+            store.append(ROWS, row)
+        print(_line(row), flush=True)
     if given.table:
         print("\n".join(map(_line, rows.values())))
     return conclude(claims(rows)) if given.check else 0

@@ -9,13 +9,27 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import subprocess
 import sys
 import time
 import traceback
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 from benchmarks.common.options import parser
 from benchmarks.training.gpu_stages._case import Case, Row, Stage, Target
+
+_REASONS: Final = ("nvidia-smi", "--query-gpu=clocks_event_reasons.active", "--format=csv,noheader")
+# Bits of nvidia-smi's reasons: power brake, slowdowns by heat and by hardware.
+THROTTLED: Final = 0x8 | 0x20 | 0x40 | 0x80
+
+
+def throttled() -> bool:
+    """Whether heat or power slow a GPU down now."""
+    found = ""
+    with suppress(OSError):
+        found = subprocess.run(_REASONS, capture_output=True, text=True).stdout
+    return any(int(one, 16) & THROTTLED for one in found.split() if one.startswith("0x"))
 
 
 def stage_of(name: str) -> Stage:
@@ -25,15 +39,19 @@ def stage_of(name: str) -> Stage:
 
 
 def measured(target: Target, stage: str, case: Case) -> Row:
-    """The row of a case, with the seconds that it took; a failure is a row, too."""
-    begun = time.perf_counter()
+    """The row of a case, with the seconds that it took; a failure is a row, too.
+
+    It is marked if a GPU was slowed down before or after.
+    """
+    slow, begun = throttled(), time.perf_counter()
     try:
         row = stage_of(stage).measure(target, case)
     except Exception as error:
         traceback.print_exc()
         text = str(error).strip().splitlines()
         row = {"failure": f"{type(error).__name__}: {text[0] if text else ''}"[:300]}
-    return {**row, "took": round(time.perf_counter() - begun, 1)}
+    row["took"] = round(time.perf_counter() - begun, 1)
+    return {**row, "throttled": True} if slow or throttled() else row
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from benchmarks.common.bounds import Claim, conclude
 from benchmarks.training.gpu_stages._case import Case, Row, Target
-from benchmarks.training.gpu_stages._child import stage_of
+from benchmarks.training.gpu_stages._child import THROTTLED, stage_of
 from benchmarks.training.gpu_stages._runner import KEYS, Book, run_stage
 
 TOGETHER: Final = (
@@ -26,8 +26,6 @@ SHARE_TOGETHER: Final = 0.42  # of all seconds, at most
 ALONE: Final = (("failures", 75.0), ("attempts", 100.0), ("knobs", 400.0), ("busy_share", 60.0))
 KEPT_FOR_LAST: Final = 50.0  # for the busy share, which needs as much
 STAGES: Final = (*(name for group in TOGETHER for name in group), *(name for name, _ in ALONE))
-# Bits of nvidia-smi's reasons: power brake, slowdowns by heat and by hardware.
-_THROTTLED: Final = 0x8 | 0x20 | 0x40 | 0x80
 _CLOCKS: Final = "clocks.sm,power.draw,temperature.gpu,clocks_event_reasons.active"
 
 
@@ -137,6 +135,6 @@ def throttled(record: Path | None) -> Iterator[Claim]:
     rows = list(csv.reader(record.read_text().splitlines())) if record else []
     reasons = [int(row[3].strip(), 16) for row in rows if len(row) == 4 and "0x" in row[3]]
     if reasons:
-        slow = sum(bool(reason & _THROTTLED) for reason in reasons)
+        slow = sum(bool(reason & THROTTLED) for reason in reasons)
         note = f"{slow} of {len(reasons)} looks were slowed down by heat or power"
         yield Claim("clocks of the GPU", slow == 0, note)
