@@ -116,7 +116,8 @@ _HERE: Final[Mapping[str, str]] = {
     "distribution": "`{'low': 1e-5, 'high': 0.1, 'log': True}` is logarithmic",
     "suggest_uniform suggest_loguniform config distributions get add": "`automl.sweep` gets the "
     'space, or none and `trial.suggest_float` says it; a value is `trial.params["lr"]`',
-    "TrialPruned": "`trial.report(step=3, loss=0.5)` returns False to end",
+    "TrialPruned": "`raise optuna.TrialPruned`, or `trial.report(step=3, loss=0.5)` returns False "
+    "to end",
     "set_system_attr": "return it with the metrics: `{'loss': 1, 'n': 2}`",
     "get_checkpoint trial_dir": "`trial.checkpoint_dir` is kept for resuming",
     "study": "an objective sees its own trial only",
@@ -167,9 +168,11 @@ def hinted(function: F) -> F:
             signature.bind(*given, **keywords)
         except TypeError as error:
             name = type(given[0]).__name__ if function.__name__ == "__init__" else function.__name__
-            hints = [hint(n, signature.parameters) for n in keywords.keys() - signature.parameters]
+            hints = [
+                hint(n, signature.parameters) for n in keywords if n not in signature.parameters
+            ]
             raise TypeError(
-                f"{name}() {error}{''.join(hints[:1]) or f'; it takes {takes}, ...'}"
+                f"{name}() {error}{''.join(hints) or f'; it takes {takes}, ...'}"
             ) from None
         return function(*given, **keywords)
 

@@ -219,7 +219,8 @@ def enqueue(ledger: Ledger, sweep: str, settings: tuple[str, ...], trial: int | 
     found = steering.enqueue(ledger, sweep, given or None, trial, text=True)
     number = found["trial"]
     shown = "  ".join(f"{name}={value}" for name, value in found["params"].items())
-    say(f"{sweep} tries next: {shown}" if number is None else f"trial {number} waits: {shown}")
+    waits = f"trial {number} waits for automl resume {sweep}"
+    say(f"{sweep} tries next: {shown}" if number is None else f"{waits}: {shown}")
 
 
 @click.command("set")

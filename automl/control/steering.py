@@ -270,7 +270,8 @@ class Requests:
         why = "its objective does not go on from a checkpoint (resumable: true). Stop it instead"
         _check(self._can_pause, f"trial {trial.number} cannot pause: {why}")
         self._shutdown.stop_trial(trial, StopRequest.PAUSE, f"paused by {by}", held=True)
-        return _done(f"trial {trial.number} pauses at its next report")
+        lost = ", and ends there without a checkpoint" if self._journal.spec.origin.command else ""
+        return _done(f"trial {trial.number} pauses at its next report{lost}")
 
     def _resume(self, command: Command) -> Answer:
         trial, by = self._of(command), command.by

@@ -48,8 +48,8 @@ class AnswerRow:
         ends: of its range, or its choices; at, default_at: places of both values.
         band: places between which it is as good; None if that is not known.
         good: the same in words: "0.001 to 0.008", or other choices; "" if that is not known.
-        cost: by which the goal gets worse at the default, infinite if it is likely to fail; None if
-            that is not known.
+        cost: by which the goal gets worse at the default, infinite if it is likely to fail or to
+            break a constraint; None if that is not known.
         dots: place, rank (0 is the worst value, 1 the best) and number of each trial.
     """
 
@@ -79,7 +79,7 @@ class AnswerRow:
             return "is the default"
         words = f"default {number(self.default)}"
         if self.cost == math.inf:
-            return f"{words}: likely fails"
+            return f"{words}: likely fails or is infeasible"
         return words if self.cost is None else f"{words}: costs {self.cost:.2g}"
 
 

@@ -87,7 +87,8 @@ class Recommendation:
         if 0 in self.trials:
             found.append(f"That is {default}: nothing better is known.")
         elif self.baseline_mean is None:
-            found.append(f"{default[0].upper()}{default[1:]} has no value to compare with.")
+            lacks = "has no value to compare with: it failed or is infeasible."
+            found.append(f"{default[0].upper()}{default[1:]} {lacks}")
         else:
             change = text.change(self.mean, self.baseline_mean)
             words = f"; the change is {change}" if change else ""

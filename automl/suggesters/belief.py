@@ -27,7 +27,7 @@ SIGNIFICANCE = 0.05
 
 
 class Belief:
-    """A Gaussian process of the first goal, and the model of failures.
+    """A Gaussian process of the first goal, and the models of failures and constraints.
 
     Args:
         seed: of everything random; history: every trial that has ended.
@@ -58,8 +58,9 @@ class Belief:
             unit = space.encode([trial.params for trial, _ in values])
             targets, _ = self._transform(torch.from_numpy(losses))
             self._model, rows = fitter.fit(unit, targets.numpy())
-            data = TrialReader(space, goals, [])(history)
-            self._failures = Surrogates(space, goals, constraints, seed).failures(data)
+            data = TrialReader(space, goals, [one.metric for one in constraints])(history)
+            surrogates = Surrogates(space, goals, constraints, seed)
+            self._failures, self._bounds = surrogates.failures(data), surrogates.bounds(data)
         self._encoder: Encoder = fitter.encoder
         trials = [values[row][0] for row in rows]
         self._params = [trial.params for trial in trials]
@@ -95,8 +96,10 @@ class Belief:
         return float(np.abs(np.diff(ends))[0])
 
     def success(self, params: Sequence[Params]) -> Array:
-        """The probability that a trial succeeds, for each of `m` configurations."""
-        log = self._failures.log_probability(self._space.encode(params))
+        """The probability that a trial succeeds and keeps every constraint, for each of `m`."""
+        unit = self._space.encode(params)
+        log = self._failures.log_probability(unit)
+        log = log + sum(bound.log_feasibility(unit) for bound in self._bounds)
         return np.asarray(log.exp().numpy(), dtype=np.float64)
 
     def _only(self, kept: Sequence[bool]) -> EnsembleGP:

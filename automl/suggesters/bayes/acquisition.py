@@ -97,9 +97,7 @@ class Acquisition:
         success = self.posterior.failures.log_probability(unit)
         total = success - BARRIER * (self.demanded - success.exp()).clamp(min=0.0)
         for constraint in self.posterior.constraints:
-            mean, variance = constraint.moments(constraint.encode(unit))
-            holds = torch.special.log_ndtr(-mean / variance.sqrt())
-            total = total + torch.logsumexp(holds, 0) - math.log(len(mean))
+            total = total + constraint.log_feasibility(unit)
         for term in self.terms:
             total = total + term(unit)
         return total

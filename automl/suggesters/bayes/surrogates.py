@@ -70,6 +70,12 @@ class MetricPosterior:
             found = self.model.posterior(Z[:, None])
             return found.mean.reshape(len(Z), -1).T, found.variance.reshape(len(Z), -1).T
 
+    def log_feasibility(self, unit: Array) -> Tensor:
+        """Log probability that `m` configurations keep the bound, if this is of a constraint."""
+        mean, variance = self.moments(self.encode(unit))
+        holds = torch.special.log_ndtr(-mean / variance.sqrt())
+        return torch.logsumexp(holds, 0) - math.log(len(mean))
+
 
 class FailureClassifier:
     """Whether one kind of failure stays away: Gaussian process regression on labels +1 and -1.
@@ -194,14 +200,13 @@ class Surrogates:
         else:
             order = np.nan_to_num(data.losses, nan=np.inf).min(1) if len(self.goals) > 1 else None
             goals = [self._goal(f, data, g, order) for g, f in enumerate(self.goal_fitters)]
-        constraints = [
-            self._constraint(i, data)
-            for i in range(len(self.constraints))
-            if np.isfinite(data.others[:, i]).any()
-        ]
-        return SweepPosterior(
-            goals, constraints, self.failures(data), feasible_rows(data, self.constraints)
-        )
+        feasible = feasible_rows(data, self.constraints)
+        return SweepPosterior(goals, self.bounds(data), self.failures(data), feasible)
+
+    def bounds(self, data: TrialData) -> list[MetricPosterior]:
+        """One of each constraint with data."""
+        known = np.flatnonzero(np.isfinite(data.others).any(0))
+        return [self._constraint(i, data) for i in known.tolist()]
 
     def failures(self, data: TrialData) -> FailurePosterior:
         """The probability of success, which also exists before there is a surrogate of a goal."""

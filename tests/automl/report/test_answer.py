@@ -24,6 +24,7 @@ from automl.core import (
     SweepSpec,
     Trial,
     TrialState,
+    parse_constraints,
     parse_goals,
 )
 from automl.ledger import Ledger
@@ -41,17 +42,27 @@ def truth(x: float, y: float) -> float:
     return 4 * (x - 0.6) ** 2 + (y - 0.3) ** 2
 
 
-def swept(store: Path, noise: float, goals: str = "minimize loss", last_sound: float = 1.0) -> Any:
-    """A finished sweep of 40 random configurations, which fail beyond an `x`."""
+def swept(
+    store: Path, noise: float, goals: str = "minimize loss", last_sound: float = 1.0, at: str = "x"
+) -> Any:
+    """A finished sweep of 40 random configurations, which fail or are infeasible beyond an `x`."""
     rng, sign = np.random.default_rng(0), -1 if goals.startswith("maximize") else 1
-    spec = SweepSpec("test", SPACE, parse_goals(goals), budget=Budget(trials=40))
+    spec = SweepSpec(
+        "test",
+        SPACE,
+        parse_goals(goals),
+        () if at == "x" else parse_constraints([f"size <= {last_sound}"]),
+        budget=Budget(trials=40),
+    )
     with closing(Ledger.open(store, create=True)) as ledger:
         held = ledger.hold(ledger.create_sweep(spec))
         for number, params in enumerate(SPACE.sample(rng, 40)):
             loss = sign * (truth(**params) + noise * rng.normal())
-            outcome = Outcome(number, 1, Ending.COMPLETED, {"loss": loss}, seconds=1.0)
+            outcome = Outcome(
+                number, 1, Ending.COMPLETED, {"loss": loss, "size": params["x"]}, seconds=1.0
+            )
             end = Ended(outcome, TrialState.COMPLETED, at=number + 1.0)
-            if params["x"] > last_sound:
+            if at == "x" and params["x"] > last_sound:
                 outcome = Outcome(number, 1, Ending.FAILED, failure="crashed", seconds=1.0)
                 end = Ended(outcome, TrialState.FAILED, "crashed", at=number + 1.0)
             for event in (Proposed(number, params, "random"), Begun(number, 1), end):
@@ -114,13 +125,14 @@ def test_the_plateau_ends_where_the_loss_grows_by_the_noise(tmp_path: Path) -> N
     assert np.ptp(rows["x"].band or ()) < np.ptp(rows["y"].band or ()), "x matters more"
 
 
-def test_the_plateau_ends_where_trials_fail(tmp_path: Path) -> None:
-    found = answer(Record.of(swept(tmp_path, 0.3, last_sound=0.5).snapshot))
+@pytest.mark.parametrize("at", ["x", "size"])
+def test_the_plateau_ends_where_trials_fail_or_break_a_constraint(tmp_path: Path, at: str) -> None:
+    found = answer(Record.of(swept(tmp_path, 0.3, last_sound=0.5, at=at).snapshot))
     (row,) = [row for row in found.rows if row.name == "x"]
-    assert row.band is not None
-    assert row.at <= row.band[1] < 0.6, "the loss alone goes on to fall"
+    ends = (row.band[1], *(one.params["x"] for one in found.next))
+    assert row.at <= max(ends) < 0.6, "the loss alone goes on to fall"
     costly = replace(row, default=0.9, default_at=0.9, cost=float("inf"))
-    assert costly.back == "default 0.9: likely fails"
+    assert costly.back == "default 0.9: likely fails or is infeasible"
 
 
 def test_without_a_believable_model_it_is_the_observed_best(tmp_path: Path) -> None:
