@@ -1,7 +1,7 @@
 """The house stays small: statements by folder, files, keys, verbs, keywords, words of docs.
 
-`python tests/test_budget.py` prints the caps of today: what is there, plus 3%. A cap only goes
-down; a commit that raises one says why.
+`python tests/test_budget.py` prints what is there, and that plus 3%. A cap only goes down; a commit
+that raises one says why.
 """
 
 from __future__ import annotations
