@@ -122,8 +122,12 @@ def test_a_ledger_cannot_name_code() -> None:
         store.append("toy", SpecChanged(SweepSpec.from_dict({**spec, key: value}).to_dict()))
         refused("resume", "toy", *OPTIONS[:-1], "9")
     store.append("toy", SpecChanged(spec))
-    with pytest.raises(UsageError):
-        SweepSpec.from_dict({**spec, "constraints": ["__import__('os').getpid() > 0"]})
+    for change, error in (
+        ({"constraints": ["__import__('os').getpid() > 0"]}, UsageError),
+        ({"code": [1]}, TypeError),
+    ):
+        with pytest.raises(error):
+            SweepSpec.from_dict({**spec, **change})
 
 
 UNSAFE = {

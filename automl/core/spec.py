@@ -378,6 +378,7 @@ class SweepSpec:
             "metrics": tuple(Metric(**one) for one in data.get("metrics", ())),
             "trackers": tuple(data.get("trackers", ())),
             "learns": tuple(data.get("learns", ())),
+            "code": dict(data.get("code", {})),
             "explored": Space.from_dict(data["explored"]) if data.get("explored") else None,
             "received": True,
         }

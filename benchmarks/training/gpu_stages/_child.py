@@ -24,7 +24,7 @@ _REASONS: Final = ("nvidia-smi", "--query-gpu=clocks_event_reasons.active", "--f
 THROTTLED: Final = 0x8 | 0x20 | 0x40 | 0x80
 
 
-def throttled() -> bool:
+def slowed_down() -> bool:
     """Whether heat or power slow a GPU down now."""
     found = ""
     with suppress(OSError):
@@ -43,7 +43,7 @@ def measured(target: Target, stage: str, case: Case) -> Row:
 
     It is marked if a GPU was slowed down before or after.
     """
-    slow, begun = throttled(), time.perf_counter()
+    slow, begun = slowed_down(), time.perf_counter()
     try:
         row = stage_of(stage).measure(target, case)
     except Exception as error:
@@ -51,7 +51,7 @@ def measured(target: Target, stage: str, case: Case) -> Row:
         text = str(error).strip().splitlines()
         row = {"failure": f"{type(error).__name__}: {text[0] if text else ''}"[:300]}
     row["took"] = round(time.perf_counter() - begun, 1)
-    return {**row, "throttled": True} if slow or throttled() else row
+    return {**row, "throttled": True} if slow or slowed_down() else row
 
 
 def main() -> None:

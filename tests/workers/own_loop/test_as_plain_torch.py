@@ -253,7 +253,7 @@ def in_parts(trial: Context) -> None:
 
 
 def unfrozen(trial: Context) -> None:
-    """DDP reduces no gradient of a parameter that was frozen when it began."""
+    # DDP reduces no gradient of a parameter that was frozen when it began.
     model: Any = net()
     model.out.requires_grad_(False)
     optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.1)
