@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,6 +78,15 @@ MAX_SHOWN: Final = 150  # characters of a line of output
 FACTOR: Final = 10  # a positive number is tuned from a tenth to ten times its value
 TIMES: Final = 4  # a count from a quarter to four times
 LOG_FROM: Final = 8  # a count from here on is tuned on a logarithmic scale
+# Programs and modules that start the ranks of a script.
+LAUNCHERS: Final = (
+    *("torchrun", "torch.distributed.run", "torch.distributed.launch"),
+    *("accelerate", "accelerate.commands.launch", "deepspeed", "deepspeed.launcher.runner"),
+)
+LAUNCHED: Final = """\
+# The options of {launcher} are not tuned. Trials that run at once need ports of their own:
+# automl gives them if it starts the ranks, by `ranks: N` here and a command without {launcher}.
+"""
 _JOINED: Final = re.compile(r"((?:--)?[A-Za-z][\w.-]*)=(.+)")
 
 
@@ -129,7 +139,8 @@ def for_command(arguments: Sequence[str], file: str, metric: PrintedMetric | Non
         else "",
         **_goal(metric),
     )
-    return text + TAIL
+    launchers = [word for word in arguments[: _script(arguments)] if Path(word).name in LAUNCHERS]
+    return text + TAIL + "".join(LAUNCHED.format(launcher=word) for word in launchers[:1])
 
 
 def _goal(metric: PrintedMetric | None) -> Mapping[str, str]:
@@ -144,8 +155,12 @@ def _goal(metric: PrintedMetric | None) -> Mapping[str, str]:
 
 
 def _script(arguments: Sequence[str]) -> int:
-    """The index of a script, before which the options of an interpreter or a launcher stand."""
-    scripts = (i for i, word in enumerate(arguments) if word.endswith((".py", ".sh")))
+    """The index of a script or module, before which options of an interpreter or launcher stand."""
+    scripts = (
+        i
+        for i, (before, word) in enumerate(pairwise(["", *arguments]))
+        if word.endswith((".py", ".sh")) or (before == "-m" and word not in LAUNCHERS)
+    )
     options = (i for i, word in enumerate(arguments) if word.startswith("--") or "=" in word)
     return next(scripts, max(0, next(options, len(arguments)) - 1))
 

@@ -375,17 +375,17 @@ class SweepSpec:
             "constraints": tuple(Constraint.parse(text) for text in data["constraints"]),
             "budget": Budget(**data["budget"]),
             "resources": Resources(**data["resources"]),
-            "metrics": tuple(Metric(**one) for one in data.get("metrics", ())),
-            "trackers": tuple(data.get("trackers", ())),
-            "learns": tuple(data.get("learns", ())),
-            "code": dict(data.get("code", {})),
-            "explored": Space.from_dict(data["explored"]) if data.get("explored") else None,
+            "metrics": tuple(Metric(**one) for one in data["metrics"]),
+            "trackers": tuple(data["trackers"]),
+            "learns": tuple(data["learns"]),
+            "code": dict(data["code"]),
+            "explored": Space.from_dict(data["explored"]) if data["explored"] else None,
             "received": True,
         }
         for name in _PLUGINS:
             flat[name] = PluginChoice(flat[name], flat.pop(f"{name}_options"))
         parts = {
-            name: part(**{one.name: flat.pop(one.name) for one in fields(part) if one.name in flat})
+            name: part(**{one.name: flat.pop(one.name) for one in fields(part)})
             for name, part in _PARTS.items()
         }
         return cls(**flat, **parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,11 @@ def test_the_numbers_of_a_command_become_parameters(tmp_path: Path) -> None:
     assert "# not tuned: optimizer 'adam'\n" in text
     assert "to tune one, write NAME: [VALUE, ...] here, and {NAME} in the command\n" in text
     assert "not tuned" not in for_command(["train", "--amp", "--lr", "1", "--verbose"], "t.yaml")
-    launched = ["torchrun", "--nproc-per-node", "4", "train.py", "--lr", "0.1"]
-    assert '"--nproc-per-node", "4", "train.py", "--lr", "{lr}"]' in for_command(launched, "t.yaml")
+    for script in (["train.py"], ["-m", "train"]):  # behind the options of a launcher
+        words = ["torchrun", "--nproc-per-node", "4", *script, "--lr"]
+        text = for_command([*words, "1"], "t.yaml")
+        assert json.dumps([*words, "{lr}"]) in text
+        assert "`ranks: N` here" in text
 
 
 def test_rates_are_real_and_nothing_is_dropped_in_silence(tmp_path: Path) -> None:

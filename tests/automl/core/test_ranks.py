@@ -39,12 +39,6 @@ def test_the_ranks_of_a_configuration() -> None:
     assert ranks_of("conditional", {"words": "one"}) == 1
 
 
-def test_the_spec_of_an_older_ledger_has_one_rank() -> None:
-    stored = make_spec().to_dict()
-    del stored["ranks"]
-    assert SweepSpec.from_dict(stored).ranks == 1
-
-
 @pytest.mark.parametrize(
     ("ranks", "message"),
     [
