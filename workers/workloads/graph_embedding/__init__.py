@@ -89,7 +89,9 @@ class GraphEmbedding(DeclarativeWorkload):
     def knobs(cls, hardware: Hardware) -> Options:
         """See `DeclarativeWorkload`."""
         return {
-            "precision": {"precision": ["fp32", "bf16"]},
+            "precision": {
+                "precision": [name for name in ("fp32", "bf16") if name not in hardware.slow]
+            },
             "runtime": {"tune": ["matmul_precision"]},
         }
 
