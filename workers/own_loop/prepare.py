@@ -89,13 +89,14 @@ def prepare(context: Context, objects: Sequence[Any], options: Mapping[str, Any]
         }
     )
     model = given["model"]
-    values = _values(context, options, model, has_loader="loader" in given)
+    values = _values(context, options, given)
     plan = ParallelPlan(
         tuple(_blocks(model, nn.ModuleList)) or tuple(_blocks(model, nn.Sequential))
     )
     context.loop = loop = PreparedLoop(context, values, plan, model)
-    for held in (*model.parameters(), *model.buffers()):
-        held.data.copy_(from_rank_0(held.detach().cpu()))
+    if context.world_size > 1:
+        for held in (*model.parameters(), *model.buffers()):
+            held.data.copy_(from_rank_0(held.detach().cpu()))
     # A strategy of parts moves the model from the CPU to the device by itself, part by part.
     model.to(loop.strategy.build_device)
     arrange(model, plan, values)
@@ -119,16 +120,16 @@ def _refuse(sentences: Mapping[str, Any]) -> None:
 
 
 def _values(
-    context: Context, given: Mapping[str, Any], model: nn.Module, *, has_loader: bool
+    context: Context, options: Mapping[str, Any], given: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The options of the loop: the trial's parameters before those that the call gives.
 
     Raises:
-        UsageError: an option is unknown, or cannot act on this model or without a loader.
+        UsageError: an option is unknown, or cannot act on what is given.
     """
+    model, optimizer = given["model"], given.get("optimizer")
     ranks = context.world_size
-    default = "ddp" if ranks > 1 else PARALLELISM.unset
-    values = {PARALLELISM.name: default, **given, **context.params}
+    values = {PARALLELISM.name: "ddp" if ranks > 1 else "single", **options, **context.params}
     strategy = values[PARALLELISM.name]
     kind: Any = STRATEGIES.get(strategy)
     known = [option.name for option in (*PREPARED, *kind.options)]
@@ -137,7 +138,7 @@ def _values(
     _refuse(
         {
             f"trial.prepare has no option {name!r}: {nearest(name, known)}": True
-            for name in given.keys() - known
+            for name in options.keys() - known
         }
         | {
             f"parallelism {strategy} is for workloads alone: choose single, ddp, fsdp": (
@@ -148,7 +149,13 @@ def _values(
                 not kind.replicated and any(one._backward_hooks for one in model.parameters())
             ),
             f"accumulation {parts} divides the batches of a loader: prepare it too": (
-                parts > 1 and not has_loader
+                parts > 1 and "loader" not in given
+            ),
+            "with several ranks an optimizer has parameters of the model only, and is prepared "
+            "before its first step and before its state is restored": (
+                ranks > 1
+                and optimizer is not None
+                and (optimizer.state or _ids(optimizer) - {*map(id, model.parameters())})
             ),
             f"{', '.join(normed[:1])} normalises over the rows of a batch, so {strategy} on "
             f"{ranks} ranks with accumulation {parts} would compute something else; if that is "
@@ -239,9 +246,11 @@ class PreparedLoop:
         model.zero_grad = partial(_clear, self, model.zero_grad)
         model.__dict__["module"] = getattr(model, "module", model)
         self.reduced = {id(one) for one in model.parameters() if one.requires_grad}
-        own = [kind for kind in type(model).__mro__ if not kind.__module__.startswith("torch.")]
         methods = {
-            n for kind in own for n, f in vars(kind).items() if isinstance(f, FunctionType)
+            name
+            for kind in type(model).__mro__
+            for name, member in vars(kind).items()
+            if isinstance(member, FunctionType) and not kind.__module__.startswith("torch.")
         } - vars(nn.Module).keys()
         if not self.strategy.replicated:
             model.register_state_dict_post_hook(partial(_gather, self.strategy))
@@ -262,22 +271,7 @@ class PreparedLoop:
         If ranks hold parts of the model, every rank calls `state_dict` and `load_state_dict`. The
         state is that of torch, with whole tensors, so it fits any strategy, and one of plain torch
         loads.
-
-        Raises:
-            UsageError: there are several ranks, and it has other parameters or a state.
         """
-        _refuse(
-            {
-                "with several ranks an optimizer has parameters of the model only, and is prepared "
-                "before its first step and before its state is restored": (
-                    self.context.world_size > 1
-                    and (
-                        optimizer.state
-                        or not self.names.keys() >= {*map(id, _members(vars(optimizer)))}
-                    )
-                )
-            }
-        )
         held = self.strategy.parameters()
         for group in optimizer.param_groups:
             group["params"] = [held.get(self.names.get(id(p), ""), p) for p in group["params"]]
@@ -321,11 +315,8 @@ class PreparedLoop:
                     kind.step(scheduler, *arguments, **named)
                 self.since = 0
 
-        members = {
-            "step": step,
-            "__reduce__": lambda one: (kind.__new__, (kind,), vars(one)),  # a copy is a plain one
-        }
-        scheduler.__class__ = type(kind.__name__, (kind,), members)
+        plain = {"__reduce__": lambda one: (kind.__new__, (kind,), vars(one))}  # its copies
+        scheduler.__class__ = type(kind.__name__, (kind,), {"step": step, **plain})
         self.kept.append((scheduler.state_dict, scheduler.load_state_dict))
         return scheduler
 
@@ -365,10 +356,13 @@ class PreparedLoop:
         self.seen = self._gradients()
         self.unstepped = bool(self.seen)
 
+    def _trained(self) -> list[Any]:
+        # The parameters of the optimizer that have gradients.
+        return [one for one in _members(vars(self.optimizer)) if one.grad is not None]
+
     def _gradients(self) -> list[tuple[int, int]]:
         # Each of the optimizer, and how often it was changed.
-        held = [one.grad for one in _members(vars(self.optimizer)) if one.grad is not None]
-        return [(id(grad), local(grad)._version) for grad in held]
+        return [(id(one.grad), local(one.grad)._version) for one in self._trained()]
 
     def _changed(self) -> bool:
         # Whether the loop has changed the gradients since the last backward pass.
@@ -383,8 +377,7 @@ class PreparedLoop:
             closure: computes the loss again, as often as the step likes; or None.
         """
         scaler = self.precision.scaler
-        held = () if closure else _members(vars(self.optimizer))
-        trained = [parameter for parameter in held if parameter.grad is not None]
+        trained = [] if closure else self._trained()
         _refuse(
             {
                 "optimizer.step(closure) computes the loss of a whole batch again: it needs one "
@@ -501,13 +494,14 @@ class PreparedLoop:
 
 
 def _computed(precision: Precision, method: Any, *inputs: Any, **named: Any) -> Any:
-    """Call a method of the model; the outermost returns half precision as fp32."""
-    outermost = not torch.is_autocast_enabled(precision.device.type)
+    """Call a method of the model; the outermost that takes tensors returns them in fp32."""
+    widens = not torch.is_autocast_enabled(precision.device.type) and any(
+        isinstance(leaf, Tensor) for leaf in tree_leaves((inputs, named))
+    )
     precision.acted = True
     with precision.autocast():
         output = method(*inputs, **named)
-    takes = any(isinstance(leaf, Tensor) for leaf in tree_leaves((inputs, named)))
-    return _apply_to_tensors(in_fp32, output) if takes and outermost else output
+    return _apply_to_tensors(in_fp32, output) if widens else output
 
 
 def _clear(loop: PreparedLoop, clear: Callable[..., None], set_to_none: bool = True) -> None:
@@ -517,13 +511,12 @@ def _clear(loop: PreparedLoop, clear: Callable[..., None], set_to_none: bool = T
 
 
 def _no_other(loop: PreparedLoop, other: Any, *_: Any) -> None:
-    mine, others = (map(id, _members(vars(one))) for one in (loop.optimizer, other))
     _refuse(
         {
             "under accumulation, fp16 or several ranks only the optimizer that trial.prepare was "
             f"given may step, and here is another {type(other).__name__}: give one optimizer the "
             "parameters of both, or train one model as parallelism single, accumulation 1": (
-                loop.begun and {*others} - {*mine}
+                loop.begun and _ids(other) - _ids(loop.optimizer)
             )
         }
     )
@@ -536,6 +529,10 @@ def _gather(strategy: Strategy, owner: Any, state: dict[str, Any], *_: Any) -> N
 
 def _members(state: Mapping[str, Any]) -> Iterator[Any]:
     return chain(*(group["params"] for group in state["param_groups"]))
+
+
+def _ids(optimizer: Any) -> set[int]:
+    return set(map(id, _members(vars(optimizer))))
 
 
 class PreparedLoader:
@@ -569,14 +566,14 @@ class PreparedLoader:
         while (batch := self._drawn(next, batches, _END)) is not _END:
             if isinstance(batch, Mapping) and not isinstance(batch, dict):
                 batch = dict(batch)  # such as the batches of transformers
-            loop.rows = rows = num_rows(batch, ranks * loop.accumulation, first=not loop.begun)
+            if loop.divided:
+                loop.rows = num_rows(batch, ranks * loop.accumulation, first=not loop.begun)
+                loop.done, loop.total = 0, 0.0  # an update that the loop has left out is forgotten
             loop.begun += 1
-            loop.parts = max(1, min(loop.accumulation, rows // ranks))
-            if loop.divided:  # an update that the loop has left out is forgotten
-                loop.done, loop.total = 0, 0.0
-            shares = torch.arange(rows).tensor_split(ranks)[rank].tensor_split(loop.parts)
+            loop.parts = max(1, min(loop.accumulation, loop.rows // ranks))
+            shares = torch.arange(loop.rows).tensor_split(ranks)[rank].tensor_split(loop.parts)
             for loop.part, share in enumerate(shares):
-                loop.weight = len(share) / rows
+                loop.weight = len(share) / loop.rows
                 loop.microbatches += 1
                 # A part without rows has one that does not count.
                 cut = slice(int(share[0]), int(share[-1]) + 1) if len(share) else slice(1)
@@ -600,36 +597,28 @@ def _rows(cut: slice, loop: PreparedLoop, tensor: Tensor) -> Tensor:
 
 
 def num_rows(batch: Any, divided: int, *, first: bool) -> int:
-    """The rows of a batch; 1 if it is not divided.
+    """The rows of a batch that is divided into parts.
 
     Raises:
         UsageError: it cannot be divided into so many parts, or it is the first and has fewer rows,
             or other ones than on rank 0.
     """
-    if divided == 1:
-        return 1
     rows = [
         one
         for one in tree_leaves(batch)
         if not isinstance(one, int | float | None) and getattr(one, "ndim", True)
     ]
     sizes: Any = {len(one) if isinstance(one, Tensor) else type(one).__name__ for one in rows}
+    whole = len(sizes) == 1 and all(type(n) is int and n >= divided * first for n in sizes)
+    mine = [(tuple(one.shape), float(one.double().sum())) for one in rows if first and whole]
     _refuse(
         {
             f"a batch to divide into {divided} parts has as many rows, "
-            f"got {', '.join(sorted(map(str, sizes)))}": (
-                len(sizes) != 1
-                or not all(type(one) is int and one >= divided * first for one in sizes)
-            )
-        }
-    )
-    mine = [(tuple(one.shape), float(one.double().sum())) for one in rows if first]
-    _refuse(
-        {
+            f"got {', '.join(sorted(map(str, sizes)))}": not whole,
             "the loader of each rank must give the same global batches, which trial.prepare "
             "shares out: seed it by trial.seed, and leave out any split by rank": (
-                first and mine != value_of_rank_0(mine)
-            )
+                first and whole and mine != value_of_rank_0(mine)
+            ),
         }
     )
     return int(sizes.pop())
@@ -662,14 +651,14 @@ def weight_of(loss: Tensor) -> float | Tensor | None:
                 (one, divisor if count is None or by_tensor else float(count)) for one in before
             ]
         elif name.startswith("NllLoss") and not summed:
-            shown = -1.0 if _selects(node) else node._saved_target.numel()
-            terms.append((node._saved_total_weight, shown))
+            seen = -1.0 if _selects(node) else node._saved_target.numel()
+            terms.append((node._saved_total_weight, seen))
         elif name.startswith((*_MEANS, "NllLoss")) or (summed and _varies(node)):
             sizes = getattr(node, "_saved_self_sym_sizes", None) or node._saved_self.shape
             if summed and divisor not in (sizes[0], math.prod(sizes)):
                 terms.append((0.0, 0.0))
             else:
-                items = divisor or float(math.prod(sizes))
+                items = divisor if summed else float(math.prod(sizes))
                 terms.append((items, -1.0) if _selects(node) else (None, None))
         elif _varies(node) and not name.startswith("CompiledFunction"):
             terms.append((0.0, 0.0))
