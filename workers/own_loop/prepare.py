@@ -571,7 +571,7 @@ class PreparedLoader:
                 loop.done, loop.total = 0, 0.0  # an update that the loop has left out is forgotten
             loop.begun += 1
             loop.parts = max(1, min(loop.accumulation, loop.rows // ranks))
-            shares = torch.arange(loop.rows).tensor_split(ranks)[rank].tensor_split(loop.parts)
+            shares = np.array_split(np.array_split(np.arange(loop.rows), ranks)[rank], loop.parts)
             for loop.part, share in enumerate(shares):
                 loop.weight = len(share) / loop.rows
                 loop.microbatches += 1
