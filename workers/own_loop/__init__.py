@@ -58,9 +58,13 @@ PREPARED: Final = (
 
 SHARED_OUT: Final = ("single", "ddp", "fsdp")  # what `parallelism` tries unless it is told
 # As many as there may be: the sweep knows its slots, see `automl.core.spec`.
-SLOTS: Final[Mapping[str, Mapping[str, Any]]] = {
-    THREADS.name: {"cpus": 1024},
-    PARALLELISM.name: {"slots": 1024, "plan": ("layers",)},
+SLOTS: Final[Mapping[str, Callable[[], dict[str, Any]]]] = {
+    THREADS.name: lambda: {"cpus": 1024},
+    PARALLELISM.name: lambda: {
+        "slots": 1024,
+        "plan": ("layers",),
+        "strategies": requirements(),  # imports torch
+    },
 }
 
 
@@ -80,9 +84,8 @@ def knobs(*names: str, **choices: Any) -> tuple[Parameter, ...]:
         SpaceError: no value is left of the `choices` that this machine can run.
     """
     found = resolved([*names, *choices], choices, detect)
-    for name, given in choices.items():
-        if name not in found:
-            raise SpaceError(f"{name}: this machine can run none of {given!r}")
+    for name in (one for one in choices if one not in found):
+        raise SpaceError(f"{name}: this machine can run none of {choices[name]!r}")
     return tuple(found.values())
 
 
@@ -92,8 +95,10 @@ def resolved(
     """The parameters that `knobs` returns, by name; `detected` gives the hardware."""
     tables = {name: KNOBS.get(name) for name in KNOBS.names()}
     owners = {option.name: (knob, option) for knob in tables.values() for option in knob.options}
-    members = {name: [option.name for option in knob.options] for name, knob in tables.items()}
-    members |= {name: [name] for name in owners}
+    members = {
+        **{name: [option.name for option in knob.options] for name, knob in tables.items()},
+        **{name: [name] for name in owners},
+    }
     for name in (one for one in names if one not in members):
         raise UsageError(f"there is no knob {name!r}: {nearest(name, [*members])}")
     wanted = dict.fromkeys(option for name in names for option in members[name])
@@ -104,8 +109,6 @@ def resolved(
         adjusted = option.adjusted(choices)
         for value in adjusted.choices if adjusted else ():
             option.checked(value)
-        adjustments = {name: choices.get(name, True), **SLOTS.get(name, {})}
-        if name == PARALLELISM.name:
-            adjustments["strategies"] = requirements()
+        adjustments = {name: choices.get(name, True), **SLOTS.get(name, dict)()}
         found |= {p.name: p for p in knob().resolve(detected(), adjustments).parameters}
     return {name: found[name] for name in wanted if name in found}

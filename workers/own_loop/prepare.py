@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial, wraps
-from itertools import chain, islice, pairwise
+from itertools import chain, islice
 from types import FunctionType, MethodType, SimpleNamespace
 from typing import Any, Final
 
@@ -48,16 +48,22 @@ KINDS: Final[dict[str, Any]] = {
     "scheduler": torch.optim.lr_scheduler.LRScheduler,
     "loader": Iterable,
 }
-_gpus: Any = torch.cuda  # is not typed in part
 # What gives and takes the states of random generators.
 RANDOM: Final[Any] = (
     (random.getstate, random.setstate),
     (np.random.get_state, np.random.set_state),
     (torch.get_rng_state, torch.set_rng_state),
-    (lambda: _gpus.get_rng_state_all() if _gpus.is_initialized() else [], _gpus.set_rng_state_all),
+    (
+        lambda: torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],  # type: ignore[no-untyped-call]
+        torch.cuda.set_rng_state_all,
+    ),
 )
 _END: Final = object()
-_SUM: Final = 2  # torch's number of this reduction
+_CHANGED: Final = (
+    "the loop has changed gradients that are those of a part, or scaled: clip them by "
+    "trial.prepare(..., clip_norm=1.0), clear them by optimizer.zero_grad(), and leave out "
+    "GradScaler"
+)
 _SELECTED: Final = ("Index", "MaskedSelect")  # nodes of `losses[mask]`
 # Nodes that a term of a loss passes on its way to the sum of all terms; the means that it may be;
 # and nodes of a term of weights alone, which is the same in each part.
@@ -71,81 +77,93 @@ _OF_WEIGHTS: Final = ("Norm", "LinalgVectorNorm", "Pow", "Sum", "Mean", "Abs", "
 
 def prepare(context: Context, objects: Sequence[Any], options: Mapping[str, Any]) -> Any:
     """See `Context.prepare`."""
-    if context.loop is not None:
-        raise UsageError("trial.prepare is called once: give it model, optimizer and loader")
     kinds = [next((n for n, kind in KINDS.items() if isinstance(one, kind)), "") for one in objects]
     given = dict(zip(kinds, objects, strict=True))
-    if "model" not in given or "" in given or len(given) < len(objects):
-        raise UsageError(
+    _refuse(
+        {
+            "trial.prepare is called once: give it model, optimizer and loader": context.loop,
             "trial.prepare takes a model, and one each of an optimizer, a scheduler and a loader "
-            f"of batches, got {', '.join(type(one).__name__ for one in objects) or 'nothing'}"
-        )
+            f"of batches, got {', '.join(type(one).__name__ for one in objects) or 'nothing'}": (
+                "model" not in given or "" in given or len(given) < len(objects)
+            ),
+        }
+    )
     model = given["model"]
-    values = _values(context, options, model, has_loader="loader" in given)
+    values = _values(context, options, given)
     plan = ParallelPlan(
         tuple(_blocks(model, nn.ModuleList)) or tuple(_blocks(model, nn.Sequential))
     )
-    context.loop = loop = PreparedLoop(context, values, plan)
-    if "loader" in given:
-        given["loader"] = PreparedLoader(loop, given["loader"])
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    # A strategy of parts moves the model from the CPU to the device by itself, part by part.
-    model.to(loop.device if loop.strategy.replicated else torch.device("cpu"))
+    context.loop = loop = PreparedLoop(context, values, plan, model)
     if context.world_size > 1:
         for held in (*model.parameters(), *model.buffers()):
             held.data.copy_(from_rank_0(held.detach().cpu()))
+    # A strategy of parts moves the model from the CPU to the device by itself, part by part.
+    model.to(loop.strategy.build_device)
     arrange(model, plan, values)
     loop.strategy.wrap_own(model)
-    loop.take_model(model)
-    if "optimizer" in given:
-        loop.take_optimizer(given["optimizer"], names)
-    if "scheduler" in given:
-        loop.take_scheduler(given["scheduler"])
-    if context.world_size > 1:  # so that rows of different ranks get different dropout
-        torch.manual_seed(context.seed + context.rank)
-    if context.loop_state is not None:  # `restore` was called before
-        loop.load_state_dict(context.loop_state)
-    results = tuple(given[kind] for kind in kinds)
+    takes: dict[str, Callable[[Any], Any]] = {
+        "model": loop.take_model,
+        "optimizer": loop.take_optimizer,
+        "scheduler": loop.take_scheduler,
+        "loader": partial(PreparedLoader, loop),
+    }
+    results = tuple(takes[kind](one) for kind, one in given.items())
+    # What `restore` has read before; else the ranks other than 0 get random numbers of their own.
+    loop.load_state_dict(context.loop_state or loop.state_dict())
     return results[0] if len(results) == 1 else results
 
 
+def _refuse(sentences: Mapping[str, Any]) -> None:
+    """Raise a UsageError of the first sentence that holds."""
+    for sentence in (one for one, holds in sentences.items() if holds):
+        raise UsageError(sentence)
+
+
 def _values(
-    context: Context, given: Mapping[str, Any], model: nn.Module, *, has_loader: bool
+    context: Context, options: Mapping[str, Any], given: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The options of the loop: the trial's parameters before those that the call gives.
 
     Raises:
-        UsageError: an option is unknown, or cannot act on this model or without a loader.
+        UsageError: an option is unknown, or cannot act on what is given.
     """
+    model, optimizer = given["model"], given.get("optimizer")
     ranks = context.world_size
-    default = "ddp" if ranks > 1 else PARALLELISM.unset
-    values = {PARALLELISM.name: default, **given, **context.params}
+    values = {PARALLELISM.name: "ddp" if ranks > 1 else "single", **options, **context.params}
     strategy = values[PARALLELISM.name]
     kind: Any = STRATEGIES.get(strategy)
     known = [option.name for option in (*PREPARED, *kind.options)]
     parts = ACCUMULATION.value(values)
     normed = [n for n, m in model.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
-    refused = {
-        f"trial.prepare has no option {name!r}: {nearest(name, known)}": True
-        for name in given.keys() - known
-    } | {
-        f"parallelism {strategy} is for workloads alone: choose single, ddp, fsdp": (
-            kind.apart or "tensor" in kind.needs.plan
-        ),
-        f"parallelism {strategy} loses hooks of parameters: register them after trial.prepare": (
-            not kind.replicated and any(one._backward_hooks for one in model.parameters())
-        ),
-        f"accumulation {parts} divides the batches of a loader: prepare it too": (
-            parts > 1 and not has_loader
-        ),
-        f"{', '.join(normed[:1])} normalises over the rows of a batch, so {strategy} on {ranks} "
-        f"ranks with accumulation {parts} would compute something else; if that is fine, say "
-        "trial.prepare(..., local_batch_norm=True)": (
-            parts * ranks > 1 and normed and not LOCAL_BATCH_NORM.value(values)
-        ),
-    }
-    for sentence in (one for one, holds in refused.items() if holds):
-        raise UsageError(sentence)
+    _refuse(
+        {
+            f"trial.prepare has no option {name!r}: {nearest(name, known)}": True
+            for name in options.keys() - known
+        }
+        | {
+            f"parallelism {strategy} is for workloads alone: choose single, ddp, fsdp": (
+                kind.apart or "tensor" in kind.needs.plan
+            ),
+            f"parallelism {strategy} loses hooks of parameters: register them after "
+            "trial.prepare": (
+                not kind.replicated and any(one._backward_hooks for one in model.parameters())
+            ),
+            f"accumulation {parts} divides the batches of a loader: prepare it too": (
+                parts > 1 and "loader" not in given
+            ),
+            "with several ranks an optimizer has parameters of the model only, and is prepared "
+            "before its first step and before its state is restored": (
+                ranks > 1
+                and optimizer is not None
+                and (optimizer.state or _ids(optimizer) - {*map(id, model.parameters())})
+            ),
+            f"{', '.join(normed[:1])} normalises over the rows of a batch, so {strategy} on "
+            f"{ranks} ranks with accumulation {parts} would compute something else; if that is "
+            "fine, say trial.prepare(..., local_batch_norm=True)": (
+                parts * ranks > 1 and normed and not LOCAL_BATCH_NORM.value(values)
+            ),
+        }
+    )
     return {name: values[name] for name in values.keys() & known}
 
 
@@ -165,8 +183,10 @@ class PreparedLoop:
         context: of the trial.
         values: of the options that are set.
         plan: of the model.
+        model: before a strategy takes parameters out of it.
 
     Attributes:
+        names: of the parameters that the model had, by their identities.
         divided: whether a batch is computed in parts, by this rank or by several.
         begun, microbatches: updates and their parts that the loader has given so far.
         part: the present microbatch of the `parts` of its update, on this rank; `done` of them had
@@ -177,7 +197,7 @@ class PreparedLoop:
         since: updates since the last step of the scheduler, with those that were skipped.
         generators: from which the loader draws; order: their states at the beginning of the epoch,
             none if it has ended.
-        kept: what else has a state that a resumed loop needs.
+        kept: what gives and takes other states that a resumed loop needs.
         reduced: the parameters whose gradients DDP reduces, by their identities.
         epoch: batches and microbatches before the present epoch: a resumed loop begins it again.
     """
@@ -187,35 +207,36 @@ class PreparedLoop:
     weight: float | Tensor = 1.0
     total: float | Tensor = 0.0
     skipped = unstepped = False
-    epoch = (0, 0)
+    seen: Sequence[tuple[int, int]] = ()
+    epoch = reported = (0, 0)
     agreed = staticmethod(value_of_rank_0)  # a request to stop
 
-    def __init__(self, context: Context, values: Mapping[str, Any], plan: ParallelPlan) -> None:
+    def __init__(
+        self, context: Context, values: Mapping[str, Any], plan: ParallelPlan, model: nn.Module
+    ) -> None:
         self.context = context
-        self.values = values
-        self.device = torch.device(context.device)
-        self.precision = Precision(PRECISION.value(values), self.device)
-        self.scaler = self.precision.scaler
-        self.kept: list[Any] = [self.scaler]
+        self.names = {id(parameter): name for name, parameter in model.named_parameters()}
+        self.precision = Precision(PRECISION.value(values), torch.device(context.device))
         self.accumulation = int(ACCUMULATION.value(values))
+        self.clip = float(CLIP_NORM.value(values) or 0.0)
+        self.divided = self.accumulation * context.world_size > 1
         self._stack = ExitStack()
         source = SimpleNamespace(plan=lambda model: plan)  # what a strategy asks of a workload
         self.strategy = self._stack.enter_context(
             strategy_of(context, source, values, torch.get_num_threads())
         )
-        self.divided = self.accumulation * context.world_size > 1
         self.optimizer: Any = SimpleNamespace(updates=0, param_groups=[])  # until there is one
-        self.seen: list[tuple[int, int]] = []
+        scaler = self.precision.scaler
+        self.kept: list[Any] = [*RANDOM, (scaler.state_dict, scaler.load_state_dict)]
         self.order: list[Tensor] = []
         self.generators: list[torch.Generator] = []
         self._reports: list[tuple[str, float, float]] = []  # of an update: name, number, weight
-        self._reported = (0, 0)  # their update and step
 
     def __reduce__(self) -> Any:
         # A copy of the prepared model is a plain one.
         return SimpleNamespace, (), {"done": 0, "parts": 1}
 
-    def take_model(self, model: Any) -> None:
+    def take_model(self, model: Any) -> Any:
         """Let the methods of the model compute here; `module` is the model, as DDP calls it.
 
         If ranks hold parts of the model, every rank calls `state_dict` and `load_state_dict`, with
@@ -224,12 +245,13 @@ class PreparedLoop:
         # Methods of an object take the place of those of its class.
         model.zero_grad = partial(_clear, self, model.zero_grad)
         model.__dict__["module"] = getattr(model, "module", model)
-        own = [kind for kind in type(model).__mro__ if not kind.__module__.startswith("torch.")]
         self.reduced = {id(one) for one in model.parameters() if one.requires_grad}
-        functions = {
-            n for kind in own for n, f in vars(kind).items() if isinstance(f, FunctionType)
-        }
-        methods = functions - vars(nn.Module).keys()
+        methods = {
+            name
+            for kind in type(model).__mro__
+            for name, member in vars(kind).items()
+            if isinstance(member, FunctionType) and not kind.__module__.startswith("torch.")
+        } - vars(nn.Module).keys()
         if not self.strategy.replicated:
             model.register_state_dict_post_hook(partial(_gather, self.strategy))
             model.register_load_state_dict_pre_hook(
@@ -241,44 +263,31 @@ class PreparedLoop:
                 register_fsdp_forward_method(model, name)
         for name in {"forward", *methods} if self.precision.name in HALF else ():
             setattr(model, name, partial(_computed, self.precision, getattr(model, name)))
+        return model
 
-    def take_optimizer(self, optimizer: Any, names: Mapping[int, str]) -> None:
+    def take_optimizer(self, optimizer: Any) -> Any:
         """Let the optimizer update this rank's parameters; `updates` is how many there were.
 
         If ranks hold parts of the model, every rank calls `state_dict` and `load_state_dict`. The
         state is that of torch, with whole tensors, so it fits any strategy, and one of plain torch
         loads.
-
-        Args:
-            optimizer: changed in place.
-            names: of the parameters that the model had, by their identities.
-
-        Raises:
-            UsageError: there are several ranks, and it has other parameters or a state.
         """
-        own = set(map(id, _members(vars(optimizer))))
-        if self.context.world_size > 1 and (optimizer.state or not names.keys() >= own):
-            raise UsageError(
-                "with several ranks an optimizer has parameters of the model only, and is prepared "
-                "before its first step and before its state is restored"
-            )
         held = self.strategy.parameters()
         for group in optimizer.param_groups:
-            group["params"] = [held.get(names.get(id(p), ""), p) for p in group["params"]]
+            group["params"] = [held.get(self.names.get(id(p), ""), p) for p in group["params"]]
         plain_step = optimizer.step
 
         @wraps(plain_step)  # with the marks of schedulers
         def step(optimizer: Any, closure: Any = None) -> Any:
-            closures = [] if closure is None else [closure]
-            return self.step(partial(plain_step, *closures), again=bool(closures))
+            return self.step(plain_step, closure)
 
         self.optimizer = optimizer
         optimizer.step = MethodType(step, optimizer)
         optimizer.updates = 0
-        if self.divided or self.scaler.is_enabled():  # so a scaler of the loop's is noticed
-            optimizer._step_supports_amp_scaling = True
-            self._stack.callback(register_optimizer_step_pre_hook(partial(_no_other, self)).remove)
         optimizer.zero_grad = partial(_clear, self, optimizer.zero_grad)
+        if self.divided or self.precision.scaler.is_enabled():
+            optimizer._step_supports_amp_scaling = True  # so a scaler of the loop's is noticed
+            self._stack.callback(register_optimizer_step_pre_hook(partial(_no_other, self)).remove)
         if not self.strategy.replicated:
             optimizer.register_state_dict_post_hook(partial(_gather, self.strategy))
             optimizer.register_load_state_dict_pre_hook(
@@ -291,8 +300,9 @@ class PreparedLoop:
                     ),
                 }
             )
+        return optimizer
 
-    def take_scheduler(self, scheduler: Any) -> None:
+    def take_scheduler(self, scheduler: Any) -> Any:
         """Let `step` act once an update, and at the end of an epoch.
 
         An update that fp16 has skipped is no step of a scheduler that steps after each update.
@@ -307,114 +317,106 @@ class PreparedLoop:
 
         plain = {"__reduce__": lambda one: (kind.__new__, (kind,), vars(one))}  # its copies
         scheduler.__class__ = type(kind.__name__, (kind,), {"step": step, **plain})
-        self.kept.append(scheduler)
+        self.kept.append((scheduler.state_dict, scheduler.load_state_dict))
+        return scheduler
 
     def backward(self, loss: Tensor, weight: float | Tensor | None = None) -> None:
         """See `Context.backward`."""
-        if self.precision.name in HALF and not self.precision.acted:
-            raise UsageError(
+        _refuse(
+            {
                 f"precision {self.precision.name} acts in the prepared model and its methods, and "
-                "the loop has called none, but parts of it: call the model, or a method of its own"
-            )
+                "the loop has called none, but parts of it: call the model, or a method of its "
+                "own": self.precision.name in HALF and not self.precision.acted,
+                "a batch is computed in parts, each of which has one backward pass before the "
+                "loader gives the next: do not make a list of the prepared loader, fetch no batch "
+                "ahead, and add the losses of a part up": self.divided and self.done != self.part,
+                "call optimizer.step() after each trial.backward(loss), where it acts once an "
+                "update: a loop that adds up gradients itself needs accumulation 1": (
+                    self.unstepped and self.accumulation > 1
+                ),
+                _CHANGED: self.divided and self.part and self._changed(),
+            }
+        )
         if self.divided:
-            if self.done != self.part:
-                raise UsageError(
-                    "a batch is computed in parts, each of which has one backward pass before the "
-                    "loader gives the next: do not make a list of the prepared loader, fetch no "
-                    "batch ahead, and add the losses of a part up"
-                )
-            if self.unstepped and self.accumulation > 1:
-                raise UsageError(
-                    "call optimizer.step() after each trial.backward(loss), where it acts once an "
-                    "update: a loop that adds up gradients itself needs accumulation 1"
-                )
-            if self.part:
-                self._check_gradients()
             items = weight_of(loss) if weight is None else weight
             if items is not None:
                 self.weight = items / self.rows if self.weight else 0.0
             counted = torch.as_tensor(self.weight, dtype=torch.float32, device=loss.device)
-            if self.parts == 1:
-                counted = counted / self._of_all(counted.clone())
-            else:
-                self.total = self.total + counted
+            self.total = self.total + counted
+            if self.part + 1 == self.parts and self.context.world_size > 1:
+                dist.all_reduce(self.total)
             # The mean over no items is no number.
-            loss = torch.where(counted > 0, loss, torch.zeros_like(loss)) * counted
+            loss = torch.where(counted > 0, loss, torch.zeros_like(loss)) * (
+                counted / self.total if self.parts == 1 else counted
+            )
         self.done = self.part + 1
         with self.strategy.synchronised(self.done == self.parts):
-            scaled: Any = self.strategy.joined(self.scaler.scale(loss)) * self.strategy.mean_over()
-            scaled.backward()
+            scaled: Any = self.strategy.joined(self.precision.scaler.scale(loss))
+            (scaled * self.strategy.mean_over()).backward()
         self.seen = self._gradients()
         self.unstepped = bool(self.seen)
 
-    def _of_all(self, weight: Tensor) -> Tensor:
-        if self.context.world_size > 1:
-            dist.all_reduce(weight)
-        return weight
+    def _trained(self) -> list[Any]:
+        # The parameters of the optimizer that have gradients.
+        return [one for one in _members(vars(self.optimizer)) if one.grad is not None]
 
     def _gradients(self) -> list[tuple[int, int]]:
         # Each of the optimizer, and how often it was changed.
-        held = [one.grad for one in _members(vars(self.optimizer)) if one.grad is not None]
-        return [(id(grad), local(grad)._version) for grad in held]
+        return [(id(one.grad), local(one.grad)._version) for one in self._trained()]
 
-    def _check_gradients(self) -> None:
-        if self._gradients() != self.seen or hasattr(self.optimizer, "found_inf"):
-            raise UsageError(
-                "the loop has changed gradients that are those of a part, or scaled: clip them by "
-                "trial.prepare(..., clip_norm=1.0), clear them by optimizer.zero_grad(), and leave "
-                "out GradScaler"
-            )
+    def _changed(self) -> bool:
+        # Whether the loop has changed the gradients since the last backward pass.
+        return self._gradients() != self.seen or hasattr(self.optimizer, "found_inf")
 
-    def step(self, update: Callable[[], Any], *, again: bool = False) -> Any:
+    def step(self, update: Callable[..., Any], closure: Any = None) -> Any:
         """After the last part of an update weigh, unscale and clip the gradients, and call
         `update`, the step of the optimizer, unless fp16 has overflowed.
 
         Args:
             update: the step.
-            again: whether it computes the loss again, as often as it likes.
+            closure: computes the loss again, as often as the step likes; or None.
         """
-        clip = float(CLIP_NORM.value(self.values) or 0.0)
-        if again and (self.divided or self.scaler.is_enabled() or clip):
-            raise UsageError(
+        scaler = self.precision.scaler
+        trained = [] if closure else self._trained()
+        _refuse(
+            {
                 "optimizer.step(closure) computes the loss of a whole batch again: it needs one "
-                "rank, accumulation 1, no clip_norm and another precision than fp16"
-            )
-        trained = [p for p in _members(vars(self.optimizer)) if p.grad is not None and not again]
-        if trained and not self.done:
-            raise UsageError(
+                "rank, accumulation 1, no clip_norm and another precision than fp16": (
+                    closure and (self.divided or scaler.is_enabled() or self.clip)
+                ),
                 "the gradients are not those of the present batch: after trial.prepare, call "
                 "trial.backward(loss), which knows of precision, accumulation and ranks, in place "
-                "of loss.backward(), and step before the next batch"
-            )
-        unseen = not self.reduced.issuperset(map(id, trained))
-        if unseen and self.strategy.replicated and self.context.world_size > 1:
-            raise UsageError(
+                "of loss.backward(), and step before the next batch": trained and not self.done,
                 "ddp reduces the gradients of parameters that were trained at trial.prepare: "
-                "freeze others after it, or take fsdp"
-            )
-        if trained and (self.scaler.is_enabled() or self.parts > 1):
-            self._check_gradients()
+                "freeze others after it, or take fsdp": (
+                    self.strategy.replicated
+                    and self.context.world_size > 1
+                    and not self.reduced.issuperset(map(id, trained))
+                ),
+                _CHANGED: trained and (scaler.is_enabled() or self.parts > 1) and self._changed(),
+            }
+        )
         self.unstepped = False
         if 0 < self.done < self.parts:
             return None
         total, self.done, self.total = self.total, 0, 0.0
         if not trained:
-            self.optimizer.updates += again
-            return update()
+            self.optimizer.updates += bool(closure)
+            return update(closure) if closure else update()
         self.strategy.finish_gradients()
         # What the scaler needs of an optimizer; it must not call the step that calls it.
         plain: Any = SimpleNamespace(param_groups=self.optimizer.param_groups, step=update)
-        self.scaler.unscale_(plain)
-        if isinstance(total, Tensor):
-            factor = 1.0 / self._of_all(total)
-            torch._foreach_mul_([local(one.grad) for one in trained], factor)
-        if clip:
-            factor = (clip / (self.strategy.grad_norm() + 1e-6)).clamp(max=1.0)
-            self.strategy.scale_gradients(factor)
-        before = self.scaler.get_scale()
-        result = self.scaler.step(plain)
-        self.scaler.update()
-        self.skipped = self.scaler.get_scale() < before
+        scaler.unscale_(plain)
+        if self.parts > 1:
+            torch._foreach_mul_([local(one.grad) for one in trained], 1.0 / total)
+        if self.clip:
+            self.strategy.scale_gradients(
+                (self.clip / (self.strategy.grad_norm() + 1e-6)).clamp(max=1.0)
+            )
+        before = scaler.get_scale()
+        result = scaler.step(plain)
+        scaler.update()
+        self.skipped = scaler.get_scale() < before
         if self.skipped:
             self.context.details["skipped_updates"] = self.skips = self.skips + 1
         self.since += 1
@@ -443,20 +445,15 @@ class PreparedLoop:
                 self.optimizer.updates,
                 *(self.epoch if self.order else (self.begun, self.microbatches)),
             ],
-            "random": [get() for get, _ in RANDOM],
-            "kept": [one.state_dict() for one in self.kept],
+            "kept": [get() for get, _ in self.kept],
             "order": self.order or [one.get_state() for one in self.generators],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The inverse of `state_dict`; ranks with other rows draw numbers of their own."""
         self.optimizer.updates, self.begun, self.microbatches = state["counts"]
-        setters = [put for _, put in RANDOM]
-        setters += [one.load_state_dict for one in self.kept]
-        setters += [one.set_state for one in self.generators]
-        for put, one in zip(
-            setters, (*state["random"], *state["kept"], *state["order"]), strict=False
-        ):
+        setters = [*(put for _, put in self.kept), *(one.set_state for one in self.generators)]
+        for put, one in zip(setters, (*state["kept"], *state["order"]), strict=False):
             put(one)
         if self.context.rank:
             torch.manual_seed(hash((self.context.seed, self.context.rank, self.microbatches)))
@@ -467,13 +464,13 @@ class PreparedLoop:
         A step that counts microbatches from 0 or from 1 becomes the number of the update, so steps
         of trials with different accumulation compare.
         """
-        if self._reports and self._reported[0] != self.begun:
+        if self._reports and self.reported[0] != self.begun:
             self._send()
         weight = float(self.weight) or 1e-300  # an empty share counts only if there is no other
         self._reports += [(name, number, weight) for name, number in numbers_of(metrics).items()]
-        if self.accumulation > 1 and step - self.microbatches in (-1, 0):
+        if step - self.microbatches in (-1, 0):
             step += self.begun - self.microbatches
-        self._reported = (self.begun, int(step))
+        self.reported = (self.begun, int(step))
         return self._send() if self.part + 1 == self.parts else self.context.stop is None
 
     def _send(self) -> bool:
@@ -486,25 +483,25 @@ class PreparedLoop:
             )
             for name in dict.fromkeys(name for name, *_ in rows)
         }
-        return self.context.emit(self._reported[1], means)
+        return self.context.emit(self.reported[1], means)
 
     def close(self, *, failed: bool) -> None:
         """The loop has ended: send what waits, part from the other ranks, put switches back."""
-        if failed and self.context.world_size > 1:
-            return  # the processes of all ranks end
         if not failed and self._reports:
             self._send()
-        self._stack.close()
+        if not failed or self.context.world_size == 1:  # else the processes of all ranks end
+            self._stack.close()
 
 
 def _computed(precision: Precision, method: Any, *inputs: Any, **named: Any) -> Any:
-    """Call a method of the model; the outermost returns half precision as fp32."""
-    inside = torch.is_autocast_enabled(precision.device.type)
+    """Call a method of the model; the outermost that takes tensors returns them in fp32."""
+    widens = not torch.is_autocast_enabled(precision.device.type) and any(
+        isinstance(leaf, Tensor) for leaf in tree_leaves((inputs, named))
+    )
     precision.acted = True
     with precision.autocast():
         output = method(*inputs, **named)
-    takes = any(isinstance(leaf, Tensor) for leaf in tree_leaves((inputs, named)))
-    return _apply_to_tensors(in_fp32, output) if takes and not inside else output
+    return _apply_to_tensors(in_fp32, output) if widens else output
 
 
 def _clear(loop: PreparedLoop, clear: Callable[..., None], set_to_none: bool = True) -> None:
@@ -514,13 +511,15 @@ def _clear(loop: PreparedLoop, clear: Callable[..., None], set_to_none: bool = T
 
 
 def _no_other(loop: PreparedLoop, other: Any, *_: Any) -> None:
-    mine = set(map(id, _members(vars(loop.optimizer))))
-    if loop.begun and not mine.issuperset(map(id, _members(vars(other)))):
-        raise UsageError(
+    _refuse(
+        {
             "under accumulation, fp16 or several ranks only the optimizer that trial.prepare was "
             f"given may step, and here is another {type(other).__name__}: give one optimizer the "
-            "parameters of both, or train one model as parallelism single, accumulation 1"
-        )
+            "parameters of both, or train one model as parallelism single, accumulation 1": (
+                loop.begun and _ids(other) - _ids(loop.optimizer)
+            )
+        }
+    )
 
 
 def _gather(strategy: Strategy, owner: Any, state: dict[str, Any], *_: Any) -> None:
@@ -530,6 +529,10 @@ def _gather(strategy: Strategy, owner: Any, state: dict[str, Any], *_: Any) -> N
 
 def _members(state: Mapping[str, Any]) -> Iterator[Any]:
     return chain(*(group["params"] for group in state["param_groups"]))
+
+
+def _ids(optimizer: Any) -> set[int]:
+    return set(map(id, _members(vars(optimizer))))
 
 
 class PreparedLoader:
@@ -563,18 +566,17 @@ class PreparedLoader:
         while (batch := self._drawn(next, batches, _END)) is not _END:
             if isinstance(batch, Mapping) and not isinstance(batch, dict):
                 batch = dict(batch)  # such as the batches of transformers
-            loop.rows = rows = num_rows(batch, ranks * loop.accumulation, first=not loop.begun)
+            if loop.divided:
+                loop.rows = num_rows(batch, ranks * loop.accumulation, first=not loop.begun)
+                loop.done, loop.total = 0, 0.0  # an update that the loop has left out is forgotten
             loop.begun += 1
-            loop.parts = max(1, min(loop.accumulation, rows // ranks))
-            if loop.divided:  # an update that the loop has left out is forgotten
-                loop.done, loop.total = 0, 0.0
-            first, end = (rows * one // ranks for one in (rank, rank + 1))
-            bounds = [first + (end - first) * one // loop.parts for one in range(loop.parts + 1)]
-            for loop.part, (begin, end) in enumerate(pairwise(bounds)):
-                loop.weight = (end - begin) / rows
+            loop.parts = max(1, min(loop.accumulation, loop.rows // ranks))
+            shares = np.array_split(np.array_split(np.arange(loop.rows), ranks)[rank], loop.parts)
+            for loop.part, share in enumerate(shares):
+                loop.weight = len(share) / loop.rows
                 loop.microbatches += 1
                 # A part without rows has one that does not count.
-                cut = slice(begin, end) if end > begin else slice(1)
+                cut = slice(int(share[0]), int(share[-1]) + 1) if len(share) else slice(1)
                 yield tree_map_only(Tensor, partial(_rows, cut, loop), batch)
         loop.order = []
         if loop.divided:  # there is none to train
@@ -590,36 +592,35 @@ class PreparedLoader:
 
 def _rows(cut: slice, loop: PreparedLoop, tensor: Tensor) -> Tensor:
     return (tensor[cut] if loop.divided and tensor.ndim else tensor).to(
-        loop.device, non_blocking=True
+        loop.precision.device, non_blocking=True
     )
 
 
 def num_rows(batch: Any, divided: int, *, first: bool) -> int:
-    """The rows of a batch; 1 if it is not divided.
+    """The rows of a batch that is divided into parts.
 
     Raises:
         UsageError: it cannot be divided into so many parts, or it is the first and has fewer rows,
             or other ones than on rank 0.
     """
-    if divided == 1:
-        return 1
     rows = [
         one
         for one in tree_leaves(batch)
         if not isinstance(one, int | float | None) and getattr(one, "ndim", True)
     ]
     sizes: Any = {len(one) if isinstance(one, Tensor) else type(one).__name__ for one in rows}
-    if len(sizes) != 1 or not all(type(one) is int and one >= divided * first for one in sizes):
-        raise UsageError(
+    whole = len(sizes) == 1 and all(type(n) is int and n >= divided * first for n in sizes)
+    mine = [(tuple(one.shape), float(one.double().sum())) for one in rows if first and whole]
+    _refuse(
+        {
             f"a batch to divide into {divided} parts has as many rows, "
-            f"got {', '.join(sorted(map(str, sizes)))}"
-        )
-    mine = [(tuple(one.shape), float(one.double().sum())) for one in rows]
-    if first and mine != value_of_rank_0(mine):
-        raise UsageError(
+            f"got {', '.join(sorted(map(str, sizes)))}": not whole,
             "the loader of each rank must give the same global batches, which trial.prepare "
-            "shares out: seed it by trial.seed, and leave out any split by rank"
-        )
+            "shares out: seed it by trial.seed, and leave out any split by rank": (
+                first and whole and mine != value_of_rank_0(mine)
+            ),
+        }
+    )
     return int(sizes.pop())
 
 
@@ -639,7 +640,8 @@ def weight_of(loss: Tensor) -> float | Tensor | None:
         name, before = node.name(), [one for one, _ in node.next_functions if one is not None]
         count: Any = node._saved_other if name.startswith("Div") else None
         by_tensor = isinstance(count, Tensor) and not _is_number(count)
-        summed = name == "SumBackward0" or getattr(node, "_saved_reduction", None) == _SUM
+        # 2 is torch's number of this reduction.
+        summed = name == "SumBackward0" or getattr(node, "_saved_reduction", None) == 2
         if by_tensor and not count.requires_grad:
             terms.append((count.detach(), -1.0 if before[0].name().startswith("Sum") else 0.0))
         elif name.startswith(_PASSED) and (
@@ -649,34 +651,37 @@ def weight_of(loss: Tensor) -> float | Tensor | None:
                 (one, divisor if count is None or by_tensor else float(count)) for one in before
             ]
         elif name.startswith("NllLoss") and not summed:
-            shown = node._saved_target.numel()
-            terms.append((node._saved_total_weight, -1.0 if _selects(node) else shown))
+            seen = -1.0 if _selects(node) else node._saved_target.numel()
+            terms.append((node._saved_total_weight, seen))
         elif name.startswith((*_MEANS, "NllLoss")) or (summed and _varies(node)):
             sizes = getattr(node, "_saved_self_sym_sizes", None) or node._saved_self.shape
-            items = divisor if summed else float(math.prod(sizes))
-            right = not summed or divisor in (sizes[0], math.prod(sizes))
-            term = (items, -1.0) if _selects(node) else (None, None)
-            terms.append(term if right else (0.0, 0.0))
+            if summed and divisor not in (sizes[0], math.prod(sizes)):
+                terms.append((0.0, 0.0))
+            else:
+                items = divisor if summed else float(math.prod(sizes))
+                terms.append((items, -1.0) if _selects(node) else (None, None))
         elif _varies(node) and not name.startswith("CompiledFunction"):
             terms.append((0.0, 0.0))
     counts = [items for items, _ in terms if items is not None]
     alike = len(counts) == len(terms) and (len(terms) == 1 or len(set(map(float, counts))) == 1)
-    others = (float(items) != seen for items, seen in terms if items is not None)
-    if any(seen == 0.0 for _, seen in terms) or (not alike and any(others)):
-        raise UsageError(
+    _refuse(
+        {
             "the loss is no mean over rows, such as a sum or a root, or it has a term that is a "
             "mean over fewer items than rows, such as tokens that are not padding: make it a mean, "
-            "and say trial.backward(loss, weight=tokens)"
-        )
+            "and say trial.backward(loss, weight=tokens)": (
+                any(seen == 0.0 for _, seen in terms)
+                or not (alike or all(float(one) == seen for one, seen in terms if one is not None))
+            )
+        }
+    )
     return counts[0] if alike and terms else None
 
 
 def _varies(node: Any) -> bool:
     # Whether a term is more than a function of weights.
-    before = [one for one, _ in node.next_functions if one is not None]
     return "AccumulateGrad" not in node.name() and (
         not node.name().startswith((*_OF_WEIGHTS, *_PASSED))
-        or any(map(_varies, before))
+        or any(_varies(one) for one, _ in node.next_functions if one is not None)
         or getattr(getattr(node, "_saved_other", None), "ndim", 0) > 0
     )
 
@@ -689,6 +694,6 @@ def _selects(node: Any, depth: int = 3) -> bool:
 
 
 def _is_number(tensor: Tensor) -> bool:
-    # Of Python, which torch marks as such.
-    narrow = torch.float16 if tensor.is_floating_point() else torch.int8
-    return torch.result_type(tensor, torch.ones((), dtype=narrow)) != tensor.dtype
+    # Of Python: torch marks it as such, so that it widens no tensor of a narrow format.
+    narrow = torch.ones((), dtype=torch.float16 if tensor.is_floating_point() else torch.int8)
+    return torch.result_type(tensor, narrow) != tensor.dtype
