@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from search_spaces.errors import DataError, UsageError
+from search_spaces.hardware import Hardware
 from workers.context import Context
 from workers.protocol import Assignment, Ending, Outcome, StopRequest
 from workers.run import run
@@ -55,8 +56,7 @@ def test_reads_cr_lf_leading_zeros_and_entities_of_validation(tmp_path: Path) ->
     folder = write(tmp_path, "00123\tr\tb\r\nb\tr\ta\r\n")
     graph = data.load({"name": "triples", "dir": str(folder)})
     assert graph.entities == ("00123", "b", "a", "c")
-    assert graph.train.tolist() == [[0, 0, 1], [1, 0, 2]]
-    assert graph.valid.tolist() == [[2, 0, 3]]
+    assert [graph.train.tolist(), graph.valid.tolist()] == [[[0, 0, 1], [1, 0, 2]], [[2, 0, 3]]]
 
 
 @pytest.mark.parametrize("line", ["a r b", "a\tr", "a\tr\tb\tc", "a\t\tb"])
@@ -65,15 +65,25 @@ def test_malformed_lines_are_named(tmp_path: Path, line: str) -> None:
         data.load({"name": "triples", "dir": str(write(tmp_path, f"a\tr\tb\n{line}\n"))})
 
 
-def test_missing_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="neither"):
-        GraphEmbedding.check({"name": "triples", "dir": str(tmp_path)}, {})
+@pytest.mark.parametrize(
+    ("section", "fixed", "message"),
+    [
+        ({"name": "triples", "dir": "tests"}, {}, "neither"),
+        ({}, {"partitions": 3}, "partitions"),
+        ({}, {"dimension": 7}, "dimension"),
+    ],
+)
+def test_check_refuses(section: dict[str, Any], fixed: dict[str, Any], message: str) -> None:
+    with pytest.raises((DataError, UsageError), match=message):
+        GraphEmbedding.check(section, fixed)
 
 
-@pytest.mark.parametrize("fixed", [{"partitions": 3}, {"dimension": 7}])
-def test_check_refuses(fixed: dict[str, Any]) -> None:
-    with pytest.raises(UsageError):
-        GraphEmbedding.check({}, fixed)
+def test_a_format_that_the_cpu_emulates_is_not_tried() -> None:
+    cpus = [Hardware(2, 2**33), Hardware(2, 2**33, slow={"bf16": "emulated"})]
+    assert [GraphEmbedding.knobs(cpu)["precision"]["precision"] for cpu in cpus] == [
+        ["fp32", "bf16"],
+        ["fp32"],
+    ]
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8])
