@@ -265,7 +265,7 @@ class SockeyeComparison:
                 "ours-shared",
                 self.updates,
                 1,
-                "bf16",
+                "fp32",
                 export=True,
                 resume=True,
                 no_bias=True,
