@@ -93,7 +93,7 @@ def sweep(
       automl sweep mine.yaml --objective train.py:objective prior=old.csv
       automl sweep mine.yaml -- python train.py --lr={lr} --batch-size={batch_size}
       automl sweep mine.yaml reports.loss='val_loss (\\S+)' -- ./train {params}
-      automl sweep configs/nmt.yaml prior.learning_rate=2e-3 prior.precision=bf16
+      automl sweep configs/nmt.yaml prior.learning_rate=2e-3 prior.width=128
       automl sweep configs/nmt.yaml data.name=multi30k data.dir=data prior=like:nmt
       automl sweep mine.yaml --create            for agents, see automl ask --help
     """
