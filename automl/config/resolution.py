@@ -409,7 +409,7 @@ class Resolution:
         elif not group:
             self._refuse(name, f"unknown knob; {nearest(name, self.tunable.names())}")
         self._take(group)
-        if name in group:
+        if name in self.tuned:
             self.explicit.add(name)
 
     def _build(self, name: str, entry: dict[str, Any] | list[Any]) -> None:

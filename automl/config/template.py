@@ -139,8 +139,8 @@ def for_command(arguments: Sequence[str], file: str, metric: PrintedMetric | Non
         else "",
         **_goal(metric),
     )
-    launchers = [word for word in arguments[: _script(arguments)] if Path(word).name in LAUNCHERS]
-    return text + TAIL + "".join(LAUNCHED.format(launcher=word) for word in launchers[:1])
+    launchers = _launchers(arguments[: _script(arguments)])
+    return text + TAIL + "".join(LAUNCHED.format(launcher=name) for name in launchers[:1])
 
 
 def _goal(metric: PrintedMetric | None) -> Mapping[str, str]:
@@ -155,14 +155,18 @@ def _goal(metric: PrintedMetric | None) -> Mapping[str, str]:
 
 
 def _script(arguments: Sequence[str]) -> int:
-    """The index of a script or module, before which options of an interpreter or launcher stand."""
+    """The index of a script, or a launcher's module: options of others stand before it."""
     scripts = (
         i
         for i, (before, word) in enumerate(pairwise(["", *arguments]))
-        if word.endswith((".py", ".sh")) or (before == "-m" and word not in LAUNCHERS)
+        if word.endswith((".py", ".sh")) or (before == "-m" and _launchers(arguments[: i - 1]))
     )
     options = (i for i, word in enumerate(arguments) if word.startswith("--") or "=" in word)
     return next(scripts, max(0, next(options, len(arguments)) - 1))
+
+
+def _launchers(arguments: Sequence[str]) -> list[str]:
+    return [name for name in (Path(word).name for word in arguments) if name in LAUNCHERS]
 
 
 def file_of(arguments: Sequence[str]) -> str:

@@ -352,7 +352,7 @@ class BatchKnob(Knob):
 class PrecisionKnob(Knob):
     """fp32, tf32 (matrix products with 10-bit mantissas), bf16, or fp16 with dynamic loss scaling.
 
-    A format that the hardware only emulates is left out too, unless it is named.
+    A format that the hardware only emulates is left out too, unless a user names it.
     """
 
     name = "precision"
@@ -363,7 +363,7 @@ class PrecisionKnob(Knob):
         self, option: Option, hardware: Hardware, adjustments: Mapping[str, Any]
     ) -> Mapping[Value, str]:
         reasons: dict[Any, str] = {}
-        if option.choices == PRECISIONS:
+        if option.choices == PRECISIONS or "defaults" in adjustments:  # those of a workload
             reasons |= hardware.slow
         lacking = {name: hardware.lacks(name) for name in PRECISIONS}
         return {**reasons, **{name: reason for name, reason in lacking.items() if reason}}

@@ -333,6 +333,7 @@ def read(*overrides: str, path: Path = CONFIG) -> Config:
             "unknown option of workload translation; did you mean 'evaluate_seconds'?",
         ),
         ("fixed.width=64", "fixed.width: width is also under space; take it out of one of them"),
+        ("fixed.precision=fp31", "fixed.precision: must be one of fp32, "),
         ("data.name=multi30k", "nmt.yaml:10: data: data set 'multi30k' needs data.dir"),
         ("data.name=nothing", "got 'nothing': known: builtin, multi30k, parallel"),
         (

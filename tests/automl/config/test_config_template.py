@@ -43,7 +43,9 @@ def test_the_numbers_of_a_command_become_parameters(tmp_path: Path) -> None:
     assert "This is a guess" in text
     assert "# not tuned: optimizer 'adam'\n" in text
     assert "to tune one, write NAME: [VALUE, ...] here, and {NAME} in the command\n" in text
-    assert "not tuned" not in for_command(["train", "--amp", "--lr", "1", "--verbose"], "t.yaml")
+    assert "not tuned" not in for_command(
+        ["train", "--amp", "--lr", "1", "-m", "2", "--verbose"], "t.yaml"
+    )
     for script in (["train.py"], ["-m", "train"]):  # behind the options of a launcher
         words = ["torchrun", "--nproc-per-node", "4", *script, "--lr"]
         text = for_command([*words, "1"], "t.yaml")

@@ -79,10 +79,13 @@ def test_check_refuses(section: dict[str, Any], fixed: dict[str, Any], message: 
 
 
 def test_a_format_that_the_cpu_emulates_is_not_tried() -> None:
-    cpus = [Hardware(2, 2**33), Hardware(2, 2**33, slow={"bf16": "emulated"})]
-    assert [GraphEmbedding.knobs(cpu)["precision"]["precision"] for cpu in cpus] == [
-        ["fp32", "bf16"],
-        ["fp32"],
+    cpus = [
+        Hardware(2, 2**33, precisions=("fp32", "bf16"), slow=slow)
+        for slow in ({}, {"bf16": "emulated"})
+    ]
+    assert [GraphEmbedding.space(cpu).parameters["precision"].choices for cpu in cpus] == [
+        ("fp32", "bf16"),
+        ("fp32",),
     ]
 
 

@@ -89,9 +89,7 @@ class GraphEmbedding(DeclarativeWorkload):
     def knobs(cls, hardware: Hardware) -> Options:
         """See `DeclarativeWorkload`."""
         return {
-            "precision": {
-                "precision": [name for name in ("fp32", "bf16") if name not in hardware.slow]
-            },
+            "precision": {"precision": ["fp32", "bf16"]},
             "runtime": {"tune": ["matmul_precision"]},
         }
 

@@ -254,11 +254,11 @@ def gradients(
         heads, tails, drawn = torch.split(local, sizes)
         loss = _loss(operator, operator.apply(h, forth), t, others, (tails, drawn), dtype)
         loss = loss + _loss(operator, operator.apply(t, back), h, others, (heads, drawn), dtype)
-        total = loss / size
+        total = loss
         if options.regularization:
             penalty = 2 * operator.penalty(h) + 2 * operator.penalty(t) + operator.penalty(r)
-            total = total + options.regularization / size * penalty
-        by_vectors, by_moves = torch.autograd.grad(total, [vectors, moves])
+            total = loss + options.regularization * penalty
+        by_vectors, by_moves = torch.autograd.grad(total / size, [vectors, moves])
     return loss.detach() / (2 * size), (rows, by_vectors), (relation_rows, by_moves)
 
 
