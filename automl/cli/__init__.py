@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 import automl
+from automl.core import KEYS
 from automl.core.text import printable
 from automl.errors import AutomlError, StoreFailure, UsageError
 from search_spaces.plugins import nearest
@@ -111,6 +112,11 @@ class Commands(click.Group):
             if error.filename is None:
                 raise
             _fail(ctx, f"{error.filename}: {error.strerror}", USAGE)
+        except click.NoSuchOption as error:
+            key = error.option_name.lstrip("-").replace("-", "_")
+            if key in KEYS and error.ctx and "[KEY=VALUE]" in str(error.ctx.get_usage()):
+                error.possibilities = [f"{key}=VALUE"]
+            raise
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)
