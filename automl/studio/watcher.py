@@ -61,6 +61,8 @@ class Watcher:
         if self._thread.is_alive():
             self._thread.join(timeout=30)
         if self._pool is not None:
+            for process in list(self._pool._processes.values()):
+                process.terminate()  # an answer may take a minute, which nobody waits for now
             self._pool.shutdown(wait=True, cancel_futures=True)
 
     # what the pages ask for

@@ -164,7 +164,7 @@ def test_no_trial_is_paused_at_the_step_at_which_others_completed() -> None:
     def replay(params: Any) -> Any:
         yield from ((1.0, {"loss": loss}) for loss in falling(params))
 
-    options: Any = {"workers": 8, "seconds": STEPS * 60 / 8, "stopper": "curve"}
+    options: Any = {"workers": 8, "seconds": STEPS * 30 / 8, "stopper": "curve"}
     result = automl.simulate(replay, SPACE, "minimize loss", suggester="random", **options)
     paused = [note.message for note in result.decisions if note.kind == "pause"]
     assert paused

@@ -156,7 +156,7 @@ def fitted(X: torch.Tensor, Y: torch.Tensor) -> SingleTaskGP:
                     model,
                     Y.min(0).values - 0.1,
                     X,
-                    get_sampler(model.posterior(X), torch.Size([16])),
+                    get_sampler(model.posterior(X), torch.Size([4])),
                 )
             },
         ),
