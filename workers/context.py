@@ -77,6 +77,9 @@ class Context(Suggesting):
     def __getattr__(self, name: str) -> NoReturn:
         no_attribute("a trial", name, dir(self))
 
+    def __getitem__(self, name: object) -> NoReturn:
+        raise TypeError(f"a trial is no mapping of its parameters: write trial.params[{name!r}]")
+
     @property
     def params(self) -> Mapping[str, Any]:
         """The active parameters; those that were asked for, if `suggest_...` declares them."""

@@ -11,6 +11,7 @@ import automl
 from automl.core import KEYS
 from automl.core.text import printable
 from automl.errors import AutomlError, StoreFailure, UsageError
+from search_spaces.errors import hint
 from search_spaces.plugins import nearest
 
 FAILED, USAGE, NO_SUCCESS, SHOULD_STOP, INTERRUPTED = 1, 2, 3, 10, 130
@@ -114,8 +115,11 @@ class Commands(click.Group):
             _fail(ctx, f"{error.filename}: {error.strerror}", USAGE)
         except click.NoSuchOption as error:
             key = error.option_name.lstrip("-").replace("-", "_")
-            if key in KEYS and error.ctx and "[KEY=VALUE]" in str(error.ctx.get_usage()):
-                error.possibilities = [f"{key}=VALUE"]
+            takes = key in KEYS and "[KEY=VALUE]" in str(error.ctx and error.ctx.get_usage())
+            if said := hint(key, ()) or f"; write {key}=VALUE" * takes:
+                raise click.UsageError(
+                    f"No such option {error.option_name!r}{said}", error.ctx
+                ) from error
             raise
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
@@ -123,8 +127,7 @@ class Commands(click.Group):
 
 
 def _fail(ctx: click.Context, message: str, status: int) -> None:
-    message = printable(message, keep="\n\t")
-    click.echo(f"Error: {message}", err=True)
+    click.echo("Error: " + printable(message, keep="\n\t"), err=True)
     ctx.exit(status)
 
 

@@ -107,8 +107,9 @@ def _opens(write: bool) -> Decorator:
                 if "sweep" in given and given["sweep"] is None:
                     newest = max(ledger.sweeps(), key=lambda info: info.created, default=None)
                     if newest is None:
-                        words = f"there is no sweep in {ledger.name}: start one with automl sweep"
-                        raise UsageError(words)
+                        raise UsageError(
+                            f"there is no sweep in {ledger.name}: start one with automl sweep"
+                        )
                     given["sweep"] = newest.name
                     if not given.get("as_json"):
                         say(f"sweep {newest.name}, the newest of {store}", err=True)

@@ -347,8 +347,13 @@ def _edited(stored: SweepSpec, wanted: SweepSpec, added: int) -> SweepSpec:
     edited, known = replace(stored, **taken), stored.to_dict()
     for name, value in edited.to_dict().items():
         if name not in ("space", "goals") and value != known[name]:
-            said = f"{show(known[name])} became {show(value)}"
-            say(f"changed by the configuration: {name}: {said}", err=True)
+            old, new = (
+                {k: v for k, v in one.items() if other.get(k) != v}
+                if isinstance(one, dict) and isinstance(other, dict)
+                else one
+                for one, other in ((known[name], value), (value, known[name]))
+            )
+            say(f"changed by the configuration: {name}: {show(old)} became {show(new)}", err=True)
     if changed := changes(stored.space, wanted.space):
         say(f"changed by the configuration: {'; '.join(changed)}", err=True)
     return replace(edited, artifacts=wanted.artifacts)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 import secrets
+import shlex
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
@@ -318,14 +319,16 @@ def with_known_space(writer: Journal, wanted: SweepSpec) -> SweepSpec:
 
 def code_changed(stored: SweepSpec, wanted: SweepSpec, num_trials: int) -> str:
     """What of the objective is not as it was when its trials ran, in words; "" for nothing."""
-    known = stored.origin.code
+    known, before, now = stored.origin.code, stored.origin.command, wanted.origin.command
     names = [n for n, digest in wanted.origin.code.items() if known.get(n, digest) != digest]
-    if not names or not num_trials:
-        return ""
-    return (
-        f"the code of {' and '.join(names)} has changed since trial {num_trials - 1}: trials "
+    changed = [f"the code of {' and '.join(names)}"] if names else []
+    if before and now and shlex.split(before) != shlex.split(now):
+        changed += [f"the command ({before[3:]} became {now[3:]})"]
+    words = (
+        f"{' and '.join(changed)} has changed since trial {num_trials - 1}: trials "
         "before and after are compared with each other; begin another sweep if they must not be"
     )
+    return words if changed and num_trials else ""
 
 
 class Growth:

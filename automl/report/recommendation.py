@@ -20,7 +20,7 @@ import numpy as np
 
 from automl.core import Snapshot, SweepSpec, Trial, TrialState, text
 from automl.core.arguments import compact_json
-from automl.core.ranking import original
+from automl.core.ranking import deterministic, original
 from automl.core.text import number, shell_line, trained_words
 from automl.suggesters.base import Array
 from workers.protocol import Params
@@ -109,10 +109,11 @@ class Recommendation:
     def luck(self, snapshot: Snapshot) -> str:
         """The best single run, in small type: it was selected for its value."""
         best = snapshot.best
-        is_that = self.interval is None and not self.confirmed and self.runs == 1
-        if best is None or is_that:
+        own = None if best is None else snapshot.value(best)
+        is_that = self.interval is None and not self.confirmed and self.mean == own
+        if best is None or is_that or deterministic(snapshot.trials, snapshot.goals[0]):
             return ""
-        value = number(snapshot.value(best) or 0.0)
+        value = number(own or 0.0)
         return f"Best single run: trial {best.number}, {value}; it was selected for its luck too."
 
 

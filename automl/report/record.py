@@ -264,6 +264,13 @@ class Record:
     notes: Sequence[Noted] = ()
     confirmation: Confirmation | None = None
 
+    def __post_init__(self) -> None:
+        """Trials from before a change of the space get its defaults, as they count for `bayes`."""
+        if (spec := self.snapshot.spec) is not None and spec.history.explored:
+            known = self.snapshot.trials
+            trials = [replace(trial, params=spec.completed(trial.params)) for trial in known]
+            object.__setattr__(self, "snapshot", replace(self.snapshot, trials=trials))
+
     @classmethod
     def read(cls, ledger: Ledger, sweep: str) -> Record:
         """Read a sweep from its ledger; raises UsageError if there is none of that name."""

@@ -53,7 +53,7 @@ class MedianStopper(Stopper):
             if number != trial.number
         )
         others = list(islice((there for there in newest if there is not None), MAX_COMPARED))
-        place = ranked([*others, mine]).index(len(others))
+        place = ranked([mine, *others]).index(0)  # of equal ones it is the first
         if len(others) < self._min_trials or place <= len(others) / 2:
             return CONTINUE
         return Decision("stop", f"median: {place} of {len(others)} trials were better at {at:g}")

@@ -271,7 +271,8 @@ def _from_csv(path: Path, space: Space, goals: Sequence[Goal]) -> list[FinishedT
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.DictReader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"{path} cannot be read as CSV: {error}") from error
+        what = f"{path} cannot be read as CSV: {error}; a sweep is sweep:NAME or like:NAME"
+        raise UsageError(what) from error
     return [_row(path, number, row, space, goals) for number, row in enumerate(rows, start=2)]
 
 

@@ -351,7 +351,8 @@ def report(store: Path) -> None:
         return float(trial.number)
 
     result = tuned(steps, store, trials=9)
-    assert result.trials[-1].state is TrialState.STOPPED
+    last = result.trials[-1]
+    assert (last.state, last.message.split(":")[0]) == (TrialState.STOPPED, "median")
 
 
 def user_attrs(store: Path) -> None:

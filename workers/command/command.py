@@ -293,6 +293,10 @@ class CommandAttempt:
             f"print '{goal} 0.5', write to AUTOML_REPORTS, or say by `reports` how it is printed "
             f"({goal}: REGEX) or which CSV file has it (file: metrics.csv)"
         )
+        if patterns:  # then nothing else is read
+            how = f"nothing in `reports` is named {goal}: add {goal}: REGEX"
+        if file := patterns.get(CSV_FILE):
+            how = f"{file} was not written, or its first line names no column {goal}"
         words = [
             f"the command reported no metric {goal!r}; these were reported: {found}",
             f"no line of its output matches {patterns[goal]!r}" if goal in patterns else how,

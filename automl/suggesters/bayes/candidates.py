@@ -235,8 +235,10 @@ class InitialDesign:
             known: `n x d`, the configurations so far.
             success: predicts the log probability of success; None if no trial has failed.
         """
-        if len(known) < len(self.earlier[: self.size]):
-            return self.earlier[len(known) :]
+        apart = np.nan_to_num(np.abs(self.earlier[:, None] - known[None])).max(2, initial=0.0)
+        fresh: Array = self.earlier[(apart > SAME).all(1)]
+        if len(known) < self.size and len(fresh):
+            return fresh
         points = self.sampler.everywhere(rng, POOL, prior_share=1.0, margin=MARGIN)
         worth = self.sampler.prior.log_density(points) - self._overlap(points, known)
         if success is not None:

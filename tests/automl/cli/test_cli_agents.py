@@ -106,8 +106,7 @@ def test_an_agent_in_bash_runs_a_whole_sweep(tmp_path: Path) -> None:
         ["bash", "-eu", "-c", script, "agent", "runs"], cwd=tmp_path, env=environment, check=True
     )
     found = load("mine", store)
-    assert found.state == "finished"
-    assert [len(trial.reports) for trial in found.trials] == [3]
+    assert (found.state, [len(trial.reports) for trial in found.trials]) == ("finished", [3])
     assert found.trials[0].state == "completed"
 
 

@@ -124,8 +124,7 @@ def test_a_pattern_on_the_command_line(folder: Path) -> None:
     line = ("sh", "-c", script, "sh", "{x}")
     sweep(r"reports.loss=loss=(\S+)", "--", *line)
     for trial in trials():
-        assert trial["metrics"]["loss"] == trial["params"]["x"]
-        assert trial["metrics"]["acc"] == 0.5
+        assert (trial["metrics"]["loss"], trial["metrics"]["acc"]) == (trial["params"]["x"], 0.5)
     said = refused("resume", "mine", "--trials", "9")
     assert "automl resume mine --trials 9 -- sh -c 'echo" in said
 

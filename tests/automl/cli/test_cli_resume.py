@@ -111,8 +111,9 @@ def test_what_a_configuration_names_is_not_typed_again(named: Path) -> None:
     assert parsed("confirm", "own", "--seeds", "2", "--top", "2")["repeats"]
     typed = ("--name", "typed", "reports={loss: 'loss (.+)'}", *TRAIN)
     ran("sweep", "own.yaml", *typed)  # it goes before the named one
-    said = refused("resume", "typed", "--trials", "2")
-    assert "a command that no configuration of yours has named; type it" in said
+    more = ("resume", "typed", "--trials", "2")
+    assert "a command that no configuration of yours has named; type it" in refused(*more)
+    assert "{x} 7) has changed since trial 0" in ran(*more, *TRAIN, "7").stderr
 
 
 def test_nothing_that_somebody_else_has_named_is_run(

@@ -85,8 +85,7 @@ def test_a_workload_is_measured_and_the_settings_are_written() -> None:
 
 def test_a_function_is_measured_between_reports_and_out_of_memory_is_an_answer() -> None:
     rows = parsed("speed", "own.yaml", "--objective=train.py:train", "--time=1m")
-    assert len(rows) == 4
-    assert rows[0]["params"] == {"pause": 0.01, "memory": "small"}
+    assert (len(rows), rows[0]["params"]) == (4, {"pause": 0.01, "memory": "small"})
     assert rows[1]["items_per_second"] < 13
     assert {row["failure"] for row in rows[2:]} == {"out_of_memory"}
     assert set(Path("rates").read_text().split()) == {"0.5"}

@@ -211,7 +211,7 @@ def test_a_malformed_configuration_is_refused(folder: Path, text: str, message: 
         (["--objective", "mine.py:not_callable"], "defines no function 'not_callable'"),
         (["--objective", "toy.yaml:f"], "toy.yaml cannot be imported: SyntaxError"),
         (["--nmae", "x"], "No such option '--nmae'. Did you mean '--name'?"),
-        (["--suggester", "tpe"], "Did you mean 'suggester=VALUE'?"),
+        (["--suggester", "tpe"], "No such option '--suggester'; write suggester=VALUE"),
     ],
 )
 def test_a_wrong_argument_is_refused(folder: Path, arguments: list[str], message: str) -> None:

@@ -17,7 +17,11 @@ from automl.report.page import settings
 from automl.report.record import Record
 
 SPACE = Space(Float("lr", 1e-5, 1e-1, log=True), Choice("optimizer", ["sgd", "adam"]))
-WIDER = Space(*SPACE.parameters.values(), Float("dropout", 0.0, 0.5))
+WIDER = Space(
+    Float("lr", 1e-5, 1e-1, log=True, default=1e-2),
+    Choice("optimizer", ["sgd", "adam"], default="sgd"),
+    Float("dropout", 0.0, 0.5, default=0.0),
+)
 OTHER = Space(Float("x", 0.0, 1.0), Float("y", 0.0, 1.0))
 
 
@@ -49,13 +53,15 @@ def store(known: Path, tmp_path: Path) -> Path:
 
 def test_a_sweep_of_an_overlapping_space_is_recorded_and_learned_from(store: Path) -> None:
     first = automl.load("first", store)
-    swept(store, "second", WIDER, suggester="bayes", prior="like:first", trials=1)
+    second = swept(store, "second", WIDER, suggester="bayes", prior="like:first", trials=2)
     with closing(Ledger.open(store, readonly=True)) as ledger:
         spec = ledger.spec("second")
         rows = dict(settings(Record.read(ledger, "second")))  # type: ignore[arg-type]
     assert list(spec.knowledge.earlier) == ["first"]
     assert spec.knowledge.earlier["first"]["params"] == [trial.params for trial in first.trials]
     assert SweepSpec.from_dict(spec.to_dict()) == spec
+    best = first.best.params | {"lr": pytest.approx(first.best.params["lr"])}
+    assert second.trials[1].params | best == second.trials[1].params, "after the default"
     assert rows["learned from"] == "10 trials of first"
     with automl.Optimizer(SPACE, "minimize loss", store=str(store), prior="like:first") as found:
         assert found.ask().params == first.best.params

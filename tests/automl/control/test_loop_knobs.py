@@ -48,8 +48,7 @@ def test_ranks_follow_from_the_strategy_within_the_slots() -> None:
     assert (found.ranks, line) == ("ranks", "")
     ranks = found.space.parameters["ranks"]
     assert isinstance(ranks, Choice)
-    assert ranks.choices == (2, 4)
-    assert ranks.when == {"parallelism": ("ddp", "fsdp")}
+    assert (ranks.choices, ranks.when) == ((2, 4), {"parallelism": ("ddp", "fsdp")})
     alone, line = follow_strategy(spec, 1)
     assert (alone.ranks, alone.space.parameters["parallelism"].choices) == (1, ("single",))
     assert line == "parallelism: ddp, fsdp left out, they need 2 slots and there is 1"

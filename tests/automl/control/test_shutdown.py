@@ -24,8 +24,7 @@ from workers.context import Context
 
 def test_the_time_ends_what_runs_and_it_counts_as_stopped(ledger: Ledger) -> None:
     snapshot = run_inline(ledger, make_spec(budget=Budget(time=0.5)), patient)
-    assert snapshot.state == "finished"
-    assert states(snapshot) == ["stopped"]
+    assert (snapshot.state, states(snapshot)) == ("finished", ["stopped"])
     assert snapshot.trials[0].metrics["loss"] > 0
     assert snapshot.best is not None
 
@@ -40,8 +39,7 @@ def test_a_target_ends_a_sweep_at_the_report_that_reaches_it(ledger: Ledger) -> 
     snapshot = run_inline(
         ledger, make_spec(goals="maximize bleu", budget=Budget(trials=50, target=115.0)), objective
     )
-    assert len(snapshot.trials) == 3
-    assert states(snapshot) == ["completed", "completed", "stopped"]
+    assert (len(snapshot.trials), states(snapshot)) == (3, ["completed", "completed", "stopped"])
     assert max(point.metrics["bleu"] for point in snapshot.trials[2].reports) == 115.0
     ends = [
         event for event in ledger.events("test") if isinstance(event, Noted) and event.kind == "end"

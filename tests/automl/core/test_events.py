@@ -95,8 +95,7 @@ def test_a_retry_supersedes_the_reports_beyond_its_checkpoint() -> None:
     waiting = folded(ended(1, TrialState.WAITING, Ending.FAILED, failure="crashed"), trial=first)
     trial = folded(Begun(0, 2), report(0, 20, attempt=2, loss=0.1), trial=waiting)
     assert [(point.attempt, point.step) for point in trial.reports] == [(1, 0), (1, 10), (2, 20)]
-    assert trial.metrics["loss"] == 0.1
-    assert trial.retries == 1
+    assert (trial.metrics["loss"], trial.retries) == (0.1, 1)
 
 
 def test_a_retry_forgets_what_only_superseded_reports_said() -> None:

@@ -29,13 +29,11 @@ def spec_with(ranks: Any, **options: Any) -> SweepSpec:
 @pytest.mark.parametrize(("ranks", "most"), [(1, 1), (3, 3), ("num_gpus", 4), ("sizes", 8)])
 def test_the_max_ranks(ranks: Any, most: int) -> None:
     spec = spec_with(ranks)
-    assert max_ranks(spec) == most
-    assert SweepSpec.from_dict(spec.to_dict()).ranks == ranks
+    assert (max_ranks(spec), SweepSpec.from_dict(spec.to_dict()).ranks) == (most, ranks)
 
 
 def test_the_ranks_of_a_configuration() -> None:
-    assert ranks_of(3, {}) == 3
-    assert ranks_of("num_gpus", {"num_gpus": 2}) == 2
+    assert (ranks_of(3, {}), ranks_of("num_gpus", {"num_gpus": 2})) == (3, 2)
     assert ranks_of("conditional", {"words": "one"}) == 1
 
 

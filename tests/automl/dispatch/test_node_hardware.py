@@ -25,8 +25,7 @@ def test_a_trial_may_count_on_what_every_node_with_gpus_has() -> None:
     both = combined([(HEAD, 1), (OLD, 2), (NEW, 1)])
     assert (both.num_cpus, both.memory_bytes) == (32, 64 << 30)
     assert [gpu.name for gpu in both.gpus] == ["V100"] * 4 + ["H100"]
-    assert both.precisions == ("fp32", "fp16")
-    assert both.backends == ("gloo", "nccl")
+    assert (both.precisions, both.backends) == (("fp32", "fp16"), ("gloo", "nccl"))
     assert both.in_slots(1, 1.0, None).num_slots == 5
     assert combined([(NEW, 1)]).precisions == NEW.precisions
 

@@ -49,8 +49,7 @@ def test_a_server_that_is_restarted_again_and_again_costs_a_sweep_nothing(
     finally:
         done.set()
         thread.join()
-    assert restarts == 2
-    assert snapshot.state == "finished"
+    assert (restarts, snapshot.state) == (2, "finished")
     kept = Ledger.open(url, readonly=True)
     assert repr(kept.trials("test")) == repr(list(snapshot.trials))
     assert [trial.state for trial in kept.trials("test")] == [TrialState.COMPLETED] * 6

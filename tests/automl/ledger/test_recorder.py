@@ -53,8 +53,7 @@ def test_a_commit_whose_answer_was_lost_is_made_once(
     recorder.commit()
     kinds = [type(event).__name__ for event in ledger.events("test")]
     assert kinds == ["Created", "Proposed", "Command", "Begun"]
-    assert recorder.state.requests == {number: enqueued}
-    assert recorder.state.number == 4
+    assert (recorder.state.requests, recorder.state.number) == ({number: enqueued}, 4)
     change_leases(ledger._database, fence=7)
     with pytest.raises(StoreError, match="another controller has taken the sweep over"):
         recorder.commit()

@@ -187,6 +187,12 @@ def test_without_pausing_the_leader_of_a_rung_always_goes_on(name: str) -> None:
         best = min(best, loss)
 
 
+def test_the_median_stops_no_trial_that_is_as_good() -> None:
+    stopper = make("median", grace=1)
+    assert {report(stopper, number, [0.5] * 3).action for number in range(12)} == {"continue"}
+    assert report(stopper, 12, [0.6] * 3).reason == "median: 12 of 12 trials were better at 3"
+
+
 @pytest.mark.parametrize("name", ["asha", "hyperband"])
 def test_a_retry_is_judged_by_its_own_reports(name: str) -> None:
     """The worker is lost after the attempt has reached the third step, with a poor value."""
