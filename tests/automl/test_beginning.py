@@ -187,7 +187,7 @@ def test_the_best_trial_has_the_parameters_that_are_new_since(tmp_path: Path) ->
     assert after.best.number < 10
     assert (after.best.params, after.recommended.params["extra"]) == (best, 0.9)
     place = ["--store", str(tmp_path)]
-    own = tmp_path / "sweeps" / "s" / "trials" / str(after.best.number)
+    own = tmp_path / "sweeps" / "s" / "trials" / str(after.recommended.trials[0])
     for name in ("work", "mine"):
         (own / name).mkdir(parents=True)
     found = CliRunner().invoke(cli, ["best", "s", "--json", *place]).stdout
