@@ -115,8 +115,8 @@ class Commands(click.Group):
             _fail(ctx, f"{error.filename}: {error.strerror}", USAGE)
         except click.NoSuchOption as error:
             key = error.option_name.lstrip("-").replace("-", "_")
-            takes = key in KEYS and "[KEY=VALUE]" in str(error.ctx and error.ctx.get_usage())
-            if said := hint(key, ()) or f"; write {key}=VALUE" * takes:
+            takes = error.ctx is not None and "[KEY=VALUE]" in error.ctx.get_usage()
+            if takes and (said := f"; write {key}=VALUE" if key in KEYS else hint(key, ())):
                 raise click.UsageError(
                     f"No such option {error.option_name!r}{said}", error.ctx
                 ) from error

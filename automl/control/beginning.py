@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import math
 import secrets
-import shlex
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
@@ -322,8 +321,8 @@ def code_changed(stored: SweepSpec, wanted: SweepSpec, num_trials: int) -> str:
     known, before, now = stored.origin.code, stored.origin.command, wanted.origin.command
     names = [n for n, digest in wanted.origin.code.items() if known.get(n, digest) != digest]
     changed = [f"the code of {' and '.join(names)}"] if names else []
-    if before and now and shlex.split(before) != shlex.split(now):
-        changed += [f"the command ({before[3:]} became {now[3:]})"]
+    if before and now and before != now:  # words of a shell, quoted alike
+        changed += [f"the command ({before} became {now})"]
     words = (
         f"{' and '.join(changed)} has changed since trial {num_trials - 1}: trials "
         "before and after are compared with each other; begin another sweep if they must not be"

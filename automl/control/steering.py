@@ -503,8 +503,9 @@ class Shutdown:
         """The outcome of a trial that was asked to stop, with the reason as its message."""
         reason, held = self._asked.pop(outcome.trial, ("", False))
         held = outcome.held or (held and outcome.ending is Ending.PAUSED)
-        said = (reason * (outcome.ending in (Ending.STOPPED, Ending.PAUSED)), outcome.message)
-        return replace(outcome, message="; ".join(filter(None, said)), held=held)
+        obeyed = outcome.ending in (Ending.STOPPED, Ending.PAUSED)
+        said = "; ".join(filter(None, (reason if obeyed else "", outcome.message)))
+        return replace(outcome, message=said, held=held)
 
     def finish(self, reason: str) -> None:
         """Nothing runs any more: close the journal, with final states unless it can be resumed.

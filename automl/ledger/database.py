@@ -297,7 +297,7 @@ def open_database(store: str | os.PathLike[str], *, create: bool, readonly: bool
             if create and not file.exists():
                 _create_file(file)
             if not file.exists():
-                raise NoStoreError(f"there is no store at {file}: --store names another folder")
+                raise NoStoreError(f"there is no store at {file}")
             if file.stat().st_size == 0:
                 raise damaged(name, "it is empty, it holds no ledger")
             database = _on_file(file, mode(file, readonly=readonly))

@@ -20,7 +20,7 @@ import numpy as np
 
 from automl.core import Snapshot, SweepSpec, Trial, TrialState, text
 from automl.core.arguments import compact_json
-from automl.core.ranking import deterministic, original
+from automl.core.ranking import original
 from automl.core.text import number, shell_line, trained_words
 from automl.suggesters.base import Array
 from workers.protocol import Params
@@ -109,11 +109,10 @@ class Recommendation:
     def luck(self, snapshot: Snapshot) -> str:
         """The best single run, in small type: it was selected for its value."""
         best = snapshot.best
-        own = None if best is None else snapshot.value(best)
-        is_that = self.interval is None and not self.confirmed and self.mean == own
-        if best is None or is_that or deterministic(snapshot.trials, snapshot.goals[0]):
+        is_that = self.interval is None and not self.confirmed and self.runs == 1
+        if best is None or is_that:
             return ""
-        value = number(own or 0.0)
+        value = number(snapshot.value(best) or 0.0)
         return f"Best single run: trial {best.number}, {value}; it was selected for its luck too."
 
 
@@ -154,7 +153,7 @@ def judged(record: Record, belief: Belief | None) -> Recommendation | None:
     trial, default = _alike(record, belief, ranked[0], best), record.trials[0]
     runs = _same(record, trial)
     found = Recommendation(
-        record.spec.completed(trial.params),
+        trial.params,
         float(np.mean(list(runs.values()))),
         None,
         len(runs),
@@ -255,7 +254,7 @@ def _confirmed(record: Record, again: Confirmation) -> Recommendation:
     theirs = next((one for one in again.repeats if one.trial == 0 and one.values), None)
     doubt = again.doubts().get(0) if theirs is not None and leader.trial != 0 else None
     return Recommendation(
-        record.spec.completed(trial.params),
+        trial.params,
         leader.mean,
         again.interval(leader),
         len(leader.values),

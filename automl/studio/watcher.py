@@ -64,6 +64,7 @@ class Watcher:
             for process in list(self._pool._processes.values()):
                 process.terminate()  # an answer may take a minute, which nobody waits for now
             self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
 
     # what the pages ask for
 

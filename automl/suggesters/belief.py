@@ -14,7 +14,7 @@ from search_spaces import Space
 from workers.protocol import Params
 
 from .bayes.data import Array, TrialReader
-from .bayes.kernel import NEARLY_EXACT, Encoder
+from .bayes.kernel import Encoder
 from .bayes.model import EnsembleGP, Fitter, Knee
 from .bayes.suggester import one_thread
 from .bayes.surrogates import Surrogates
@@ -54,8 +54,6 @@ class Belief:
         self._transform = Knee(losses)
         self._positive = found.min() >= 0  # an error or a time is never negative
         fitter = Fitter.of_aspects(space, goals[0].aspects, seed)
-        if ranking.deterministic([trial for trial, _ in values], goals[0]):
-            fitter.noise = NEARLY_EXACT
         with one_thread():
             unit = space.encode([trial.params for trial, _ in values])
             targets, _ = self._transform(torch.from_numpy(losses))

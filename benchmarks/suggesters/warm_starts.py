@@ -30,7 +30,7 @@ from benchmarks.common import store
 from benchmarks.common.missing import missing
 from benchmarks.common.options import benchmark_parser
 from benchmarks.suggesters.contestants import make
-from benchmarks.suggesters.fingerprint import present_fingerprint
+from benchmarks.suggesters.fingerprint import fingerprint
 from benchmarks.suggesters.held_out import KEYS, Judged, Task
 from benchmarks.suggesters.suggesters import one_thread
 
@@ -79,7 +79,7 @@ def made(
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Regret of each contestant, and its paired difference from `bayes` without."""
-    known, code = held_out.scales(), present_fingerprint()
+    known, code = held_out.scales(), fingerprint("bayes")
     runs: dict[str, held_out.Runs] = {name: {} for name in CONTESTANTS}
     for row in rows:
         if row["code"] == code:
@@ -111,7 +111,7 @@ def main() -> None:
         targets, given.seeds = targets[:1], 1
     if not given.table:
         sweeps = {problem.name: earlier_sweep(problem) for problem in listed}
-        code = present_fingerprint()
+        code = fingerprint("bayes")
         for name, problem, seed in missing(
             given, targets, KEYS, lambda name, problem, seed: (problem.name, name, seed, code)
         ):

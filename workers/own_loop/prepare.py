@@ -216,7 +216,7 @@ class PreparedLoop:
     ) -> None:
         self.context = context
         # The random state that the loader draws from, before a strategy draws.
-        self.own = torch.Generator().set_state(torch.get_rng_state())
+        self.loader_generator = torch.Generator().set_state(torch.get_rng_state())
         self.names = {id(parameter): name for name, parameter in model.named_parameters()}
         self.precision = Precision(PRECISION.value(values), torch.device(context.device))
         self.accumulation = int(ACCUMULATION.value(values))
@@ -550,7 +550,7 @@ class PreparedLoader:
         self._loader = loader
         samplers = [getattr(loader, name, None) for name in ("sampler", "batch_sampler")]
         drawing = (loader, *samplers, getattr(samplers[1], "sampler", None))
-        found = (self._loop.own, *(getattr(one, "generator", None) for one in drawing))
+        found = (self._loop.loader_generator, *(getattr(one, "generator", None) for one in drawing))
         loop.generators = [one for one in found if isinstance(one, torch.Generator)]
 
     def __getattr__(self, name: str) -> Any:
@@ -585,9 +585,9 @@ class PreparedLoader:
 
     def _drawn(self, draw: Callable[..., Any], *arguments: Any) -> Any:
         with torch.random.fork_rng(devices=[]):
-            torch.set_rng_state(self._loop.own.get_state())
+            torch.set_rng_state(self._loop.loader_generator.get_state())
             result = draw(*arguments)
-            self._loop.own.set_state(torch.get_rng_state())
+            self._loop.loader_generator.set_state(torch.get_rng_state())
         return result
 
 

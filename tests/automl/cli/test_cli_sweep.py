@@ -211,6 +211,7 @@ def test_a_malformed_configuration_is_refused(folder: Path, text: str, message: 
         (["--objective", "mine.py:not_callable"], "defines no function 'not_callable'"),
         (["--objective", "toy.yaml:f"], "toy.yaml cannot be imported: SyntaxError"),
         (["--nmae", "x"], "No such option '--nmae'. Did you mean '--name'?"),
+        (["--sampler", "tpe"], "No such option '--sampler'; `suggester="),
         (["--suggester", "tpe"], "No such option '--suggester'; write suggester=VALUE"),
     ],
 )

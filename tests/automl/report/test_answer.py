@@ -147,13 +147,6 @@ def test_without_a_believable_model_it_is_the_observed_best(tmp_path: Path) -> N
     assert [row.band for row in found.rows] == [None, None]
 
 
-def test_what_a_second_run_repeats_exactly_was_no_luck(noisy: tuple[Any, str]) -> None:
-    known, best = noisy[0].snapshot, noisy[0].best
-    trials = (*known.trials, replace(best, number=40, replicate_of=best.number))
-    found = answer(Record.of(replace(known, trials=trials, values={})))
-    assert (found.recommendation.trials, found.luck) == ((best.number, 40), "")  # type: ignore[union-attr]
-
-
 def test_what_was_stopped_early_counts_in_no_model(tmp_path: Path) -> None:
     result = swept(tmp_path, 0.0)
     assert result.recommended.trials == (result.best.number,)

@@ -373,12 +373,19 @@ def test_a_command_in_the_folder_of_its_trial(command: Any) -> None:
     assert written == f"{work} {expected!r}"[:-1] + f", '{command.trial}/command/"
 
 
-def test_a_missing_metric_shows_what_was_printed(command: Any) -> None:
+@pytest.mark.parametrize(
+    ("goal", "why"),
+    [
+        ("loss", "no line of its output matches"),
+        ("acc", "nothing in `reports` is named acc: add acc: REGEX"),
+    ],
+)
+def test_a_missing_metric_shows_what_was_printed(command: Any, goal: str, why: str) -> None:
     code = "print('rows 100')\nprint('rmse 0.62')\nprint('saved', file=sys.stderr)"
     patterns = {"loss": r"loss (\S+)", "rmse": r"rmse (\S+)"}
-    done = command.python(code, goal="loss", reports=patterns)
+    done = command.python(code, goal=goal, reports=patterns)
     assert done.failure == "missing_metric"
-    assert "these were reported: rmse; no line of its output matches" in done.message
+    assert f"these were reported: rmse; {why}" in done.message
     assert done.message.endswith("the last lines that it printed: rows 100 | rmse 0.62 | saved")
 
 
@@ -406,4 +413,7 @@ def test_rows_of_a_csv_file_are_reports(command: Any, tmp_path: Path) -> None:
     assert sent == [(3, {"loss": 0.5}), (5, {"loss": 0.25})]
     reports = {"file": str(tmp_path / "old.csv")}
     done = command.python("print('loss 7')", goal="loss", reports=reports)
-    assert done.failure == "missing_metric"
+    assert (done.failure, "old.csv was not written, or its first" in done.message) == (
+        "missing_metric",
+        True,
+    )
