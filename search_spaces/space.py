@@ -139,6 +139,7 @@ class Space:
         for name in [] if surplus else [name for name in params if name not in self.names]:
             raise SpaceError(
                 f"unknown parameter {name!r}: {nearest(str(name), list(self.parameters))}"
+                + ("" if self.parameters else "; give the sweep a `space` to know it beforehand")
             )
         of = self.parameters
         known = {n: of[n].accept(v, text=text) for n, v in params.items() if n in of}

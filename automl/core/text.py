@@ -1,5 +1,6 @@
 """Texts for people: values in tables and messages, and the line that resumes a sweep."""
 
+import json
 import math
 import re
 import shlex
@@ -45,12 +46,8 @@ def printable(raw: str, keep: str = "") -> str:
     Args:
         keep: control characters to leave as they are; without "\\n" the result is one line.
     """
-    return _CONTROLS.sub(lambda found: found[0] if found[0] in keep else _escaped(found[0]), raw)
-
-
-def _escaped(control: str) -> str:
-    # As Python and JSON read it alike.
-    return {"\n": r"\n", "\r": r"\r", "\t": r"\t"}.get(control, f"\\u{ord(control):04x}")
+    # Python reads what JSON escapes.
+    return _CONTROLS.sub(lambda one: one[0] if one[0] in keep else json.dumps(one[0])[1:-1], raw)
 
 
 def number(value: Any) -> str:
@@ -75,6 +72,11 @@ def explained_state(snapshot: Snapshot) -> str:
     """The state of a sweep in words, with the reason."""
     state, reason = sweep_state(snapshot), snapshot.reason
     return f"{state} ({reason})" if state == snapshot.state and reason not in ("", state) else state
+
+
+def _now(state: str, snapshot: Snapshot) -> str:
+    # Nothing runs any more in an interrupted sweep.
+    return "interrupted" if (state, sweep_state(snapshot)) == ("running", "interrupted") else state
 
 
 def change(value: float, baseline: float) -> str:
@@ -112,7 +114,7 @@ def state_of(trial: Trial, snapshot: Snapshot) -> str:
     """The kind of failure, or the constraint that the trial violates, or its state."""
     if trial.failure:
         return trial.failure.replace("_", " ")
-    return violation(trial, snapshot) or str(trial.state)
+    return violation(trial, snapshot) or _now(trial.state, snapshot)
 
 
 def violation(trial: Trial, snapshot: Snapshot) -> str:
@@ -206,7 +208,7 @@ def outcomes(snapshot: Snapshot, counts: Mapping[str, int]) -> list[str]:
         counts: of outcomes; empty to leave out all but the failures.
     """
     shown = ("running", "completed", "infeasible", "stopped", "paused")
-    found = [f"{counts[word]} {word}" for word in shown if counts.get(word)]
+    found = [f"{counts[word]} {_now(word, snapshot)}" for word in shown if counts.get(word)]
     return [*found, *filter(None, [failure_text(snapshot.trials)])]
 
 
@@ -310,5 +312,6 @@ def told_how_to_resume(how: str) -> Iterator[None]:
             raise  # such as a wrong argument: nothing was begun
         raise type(error)(f"{error}. To go on with the sweep: {how}") from error
     except KeyboardInterrupt as error:
-        words = f"the sweep is interrupted and can be resumed: {how}"
-        raise KeyboardInterrupt(*error.args or [words]) from error
+        raise KeyboardInterrupt(
+            *error.args or [f"the sweep is interrupted and can be resumed: {how}"]
+        ) from error

@@ -113,7 +113,7 @@ class SweepView:
         name = Text.assemble((self.snapshot.sweep, "bold"), "  ", state)
         yield _apart(name, Text(_left_text(self.snapshot), style="dim"), width)
         yield _progress(self.snapshot, width)
-        yield Text("" if self.snapshot.reason == self.snapshot.state else self.snapshot.reason)
+        yield Text(_reason(self.snapshot))
         yield from _best(self.snapshot, width)
         yield Text()
         footer = [*_error(self.snapshot, self.height), *_footer(self.snapshot)]
@@ -188,6 +188,13 @@ def _workers(snapshot: Snapshot) -> list[str]:
 # The parts of the view, from top to bottom
 
 
+def _reason(snapshot: Snapshot) -> str:
+    """Why it is in its state, or how it goes on."""
+    if text.sweep_state(snapshot) == "interrupted":
+        return f"automl resume {snapshot.sweep} goes on with it"
+    return "" if snapshot.reason == snapshot.state else snapshot.reason
+
+
 def _progress(snapshot: Snapshot, width: int) -> RenderableType:
     right = Text(budget_text(snapshot))
     bar = max(width - right.cell_len - 2, 0)
@@ -251,8 +258,8 @@ def _row(
 ) -> tuple[RenderableType, ...]:
     value = snapshot.value(trial)
     state = text.state_of(trial, snapshot)
-    if trial.state is TrialState.RUNNING:
-        state = f"step {trial.reports[-1].step}" if trial.reports else "running"
+    if state == "running" and trial.reports:
+        state = f"step {trial.reports[-1].step}"
     is_best = best is not None and best.number == trial.number
     changed = {name: value for name, value in trial.params.items() if default.get(name) != value}
     return (

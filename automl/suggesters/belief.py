@@ -14,7 +14,7 @@ from search_spaces import Space
 from workers.protocol import Params
 
 from .bayes.data import Array, TrialReader
-from .bayes.kernel import Encoder
+from .bayes.kernel import NEARLY_EXACT, Encoder
 from .bayes.model import EnsembleGP, Fitter, Knee
 from .bayes.suggester import one_thread
 from .bayes.surrogates import Surrogates
@@ -28,6 +28,10 @@ SIGNIFICANCE = 0.05
 
 class Belief:
     """A Gaussian process of the first goal, and the models of failures and constraints.
+
+    If two runs of a configuration have the same value, the goal may be deterministic. A second
+    process, nearly without noise, then counts as much as that is likelier than a coincidence: two
+    normal values of deviation s, rounded to steps of r, agree with probability r / (2 sqrt(pi) s).
 
     Args:
         seed: of everything random; history: every trial that has ended.
@@ -64,6 +68,14 @@ class Belief:
         self._encoder: Encoder = fitter.encoder
         trials = [values[row][0] for row in rows]
         self._params = [trial.params for trial in trials]
+        self._models = [(self._model, 1.0)]  # with their probabilities
+        if pair := ranking.deterministic(history, goals[0]):
+            again = next(trial for trial in history if trial.number == pair[1])
+            step = float(np.diff(np.unique(found)).min())
+            luck = min(step / (2 * math.sqrt(math.pi) * self.noise(again.params) + 1e-300), 1.0)
+            with one_thread():
+                exact, _ = Fitter(fitter.encoder, seed, NEARLY_EXACT).fit(unit, targets.numpy())
+            self._models = [(self._model, luck / (1 + luck)), (exact, 1 / (1 + luck))]
         firsts = [trial.replicate_of is None for trial in trials]
         self._repeated = not all(firsts)
         self.trustworthy = _predicts(self._only(firsts))  # the first run tells further ones
@@ -75,23 +87,28 @@ class Belief:
             doubted: a configuration whose own run may have been luck. If no configuration has run
                 twice, noise and a rough surface look alike: half of the draws then leave it out.
         """
-        models = [self._model]
+        models = self._models
         if doubted in self._params and not self._repeated and len(self._params) > 2:
-            models.append(self._only([one != doubted for one in self._params]))
+            models = [*models, (self._only([one != doubted for one in self._params]), 1.0)]
         generator, at = torch.Generator().manual_seed(0), self._encoder(self._space.encode(params))
-        drawn = [model.draws(at, NUM_DRAWS, generator).flatten(0, 1) for model in models]
+        drawn = [
+            model.draws(at, round(NUM_DRAWS * share), generator).flatten(0, 1)
+            for model, share in models
+        ]
         # The transform is not valid beyond the worst.
         return self._value(torch.cat(drawn).clamp(max=float(self._model.y.max())))
 
     def expected(self, params: Sequence[Params]) -> Array:
         """The expected value of the goal for each of `m` configurations."""
-        mean, _ = self._model.moments(self._encoder(self._space.encode(params)))
-        return self._value(mean.mean(0))
+        at = self._encoder(self._space.encode(params))
+        means = [share * model.moments(at)[0].mean(0) for model, share in self._models]
+        return self._value(torch.stack(means).sum(0))
 
     def noise(self, params: Params) -> float:
         """Standard deviation of the goal between runs of one configuration."""
         mean, _ = self._model.moments(self._encoder(self._space.encode([params])))
-        half = float(self._model.kernel.noise.detach().sqrt().median()) / 2
+        share = self._models[0][1]  # without a coincidence there is no noise
+        half = share * float(self._model.kernel.noise.detach().sqrt().median()) / 2
         ends = self._value(mean.mean() + torch.tensor([-half, half], dtype=torch.float64))
         return float(np.abs(np.diff(ends))[0])
 

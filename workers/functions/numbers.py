@@ -90,7 +90,9 @@ def numbers_of(metrics: Mapping[Any, Any]) -> dict[str, float]:
             numbers[name] = number = number_of(value)
         except Exception as error:  # of any kind, from a type of the objective
             raise TrialFailure(
-                "missing_metric", f"metric {name!r} must be a number, got {described(value)}"
+                "missing_metric",
+                f"metric {name!r} must be a number, got {described(value)}; "
+                "`trial.set_user_attr` keeps what is none",
             ) from error
         _check(
             name not in LARGEST or 0 <= number <= LARGEST[name],

@@ -164,9 +164,8 @@ def test_what_was_stopped_early_counts_in_no_model(tmp_path: Path) -> None:
     assert advice is not None
     assert (advice.trials, advice.mean) == ((best.number,), pytest.approx(best.value, abs=0.01))
     trials[1] = stopped(trials[1], -1.0)
-    advice = recommended(Record.of(replace(result.snapshot, trials=tuple(trials), values={})))
-    assert advice is not None
-    assert (advice.trials, advice.mean, advice.interval) == ((1,), -1.0, None)
+    last: Any = recommended(Record.of(replace(result.snapshot, trials=tuple(trials), values={})))
+    assert (last.trials, last.mean, last.interval) == ((1,), -1.0, None)
 
 
 def test_the_runs_of_a_configuration_count_together() -> None:
@@ -180,6 +179,13 @@ def test_the_runs_of_a_configuration_count_together() -> None:
     assert advice is not None
     assert (advice.params, advice.trials, advice.runs) == ({"x": 0.2}, (0, 1, 2), 3)
     assert advice.mean == pytest.approx(1.2)
+
+
+def test_a_value_that_repeats_is_no_luck(noisy: tuple[Any, str]) -> None:
+    best = noisy[0].best
+    trials = (*noisy[0].trials, replace(best, number=40, replicate_of=best.number))
+    advice: Any = recommended(Record.of(replace(noisy[0].snapshot, trials=trials, values={})))
+    assert (advice.trials, advice.mean) == ((best.number, 40), pytest.approx(best.value, abs=0.02))
 
 
 def failed(number: int, rate: float, message: str) -> Trial:

@@ -25,9 +25,8 @@ def printed(width: int, draw: Callable[[Console], Any], **options: Any) -> str:
 
 
 def drawn(shown: Snapshot, width: int) -> list[str]:
-    view = SweepView(shown, 24)
     terminal: Any = {"force_terminal": True, "color_system": None}
-    return printed(width, lambda out: out.print(view), **terminal).splitlines()
+    return printed(width, lambda out: out.print(SweepView(shown, 24)), **terminal).splitlines()
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -51,11 +50,13 @@ def test_the_view_says_what_matters_and_fits(width: int) -> None:
         assert words in everything
     running = next(line for line in lines if "step 120" in line)
     assert running.split()[:5] == ["3", "step", "120", "3.5", "10s"]
+    lost = "\n".join(drawn(replace(MIDDLE, state="interrupted"), width))
+    assert [lost.count(w) for w in ("automl resume nmt", "running", " interrupted")] == [1, 0, 3]
 
 
 def test_many_trials_and_long_configurations_are_cut_to_the_screen() -> None:
-    params = {f"parameter_{i}": 0.123456789 for i in range(30)}
-    lines = drawn(snapshot(*(trial(i, float(i), params=params) for i in range(200))), 80)
+    long = trial(0, 0.5, params={f"parameter_{i}": 0.123456789 for i in range(30)})
+    lines = drawn(snapshot(*(replace(long, number=number) for number in range(200))), 80)
     assert (len(lines), max(map(len, lines))) == (24, 80)
 
 
