@@ -77,13 +77,13 @@ def train(
     return run(Context(assignment, send, lambda: requests[-1] if requests else None))
 
 
-def automl_run(spec: SweepSpec, folder: Path) -> list[float]:
-    """This project, as `automl sweep` runs it."""
+def automl_run(spec: SweepSpec, folder: Path, stopper: str = "curve") -> list[float]:
+    """This project, as `automl sweep` runs it; the peers stop poor trials early, too."""
     from automl import sweeps
     from automl.ledger import Ledger
 
     ledger = Ledger.open(folder, create=True)
-    spec = replace(spec, stopper="none")
+    spec = replace(spec, stopper=stopper)
     ledger.create_sweep(spec)
     snapshot = sweeps.run(spec, ledger=ledger, objective=None, dispatcher="ray")
     ledger.close()
@@ -231,6 +231,7 @@ def _domain(parameter: Any, tune: Any) -> Any:
 
 CONTESTANTS: Final[dict[str, Callable[[SweepSpec, Path], list[float]]]] = {
     "automl": automl_run,
+    "automl without a stopper": lambda spec, folder: automl_run(spec, folder, "none"),
     "optuna": optuna_run,
     "ray-tune": tune_run,
 }
