@@ -228,18 +228,26 @@ class InitialDesign:
         """Whether the next configuration belongs to the design, after `n` trials."""
         return (~failed).sum() < MIN_SUCCESSES or len(failed) + num_pending < self.size
 
-    def pool(self, known: Array, success: Score | None, rng: np.random.Generator) -> Array:
-        """Candidates, the best first.
+    def pool(
+        self,
+        known: Array,
+        failed: NDArray[np.bool_],
+        success: Score | None,
+        rng: np.random.Generator,
+    ) -> Array:
+        """Candidates, the best first; over whole ranges if all trials of a whole design failed.
 
         Args:
             known: `n x d`, the configurations so far.
+            failed: of those that have ended.
             success: predicts the log probability of success; None if no trial has failed.
         """
         apart = np.nan_to_num(np.abs(self.earlier[:, None] - known[None])).max(2, initial=0.0)
         fresh: Array = self.earlier[(apart > SAME).all(1)]
         if len(known) < self.size and len(fresh):
             return fresh
-        points = self.sampler.everywhere(rng, POOL, prior_share=1.0, margin=MARGIN)
+        margin = 0.0 if failed.all() and len(failed) >= NUM_DESIGN else MARGIN
+        points = self.sampler.everywhere(rng, POOL, prior_share=1.0, margin=margin)
         worth = self.sampler.prior.log_density(points) - self._overlap(points, known)
         if success is not None:
             worth += CERTAINTY * success(points).numpy()

@@ -275,7 +275,7 @@ class BayesSuggester(Suggester):
             return [middle]
         success = self._surrogates.failures(data).log_probability if data.failed.any() else None
         known = np.concatenate([data.unit, self.space.encode(ahead)])
-        pool = self._design.pool(known, success, rng)
+        pool = self._design.pool(known, data.failed, success, rng)
         return self._sampler.first_new(pool, taken, rng)
 
     def _acquisition(self, data: TrialData, history: Sequence[Trial]) -> Acquisition:
