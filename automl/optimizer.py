@@ -99,7 +99,7 @@ class Optimizer(AbstractContextManager["Optimizer"]):
         location = None if store is None else arguments.location("store", store)
         expected, learns, sources = split_prior(prior)
         if sources:
-            rule = "good values or 'like:SWEEP' (finished trials: `add`),"
+            rule = "good values or 'like:SWEEP' (finished trials: `add`)"
             raise WrongValue("prior", rule, sources[0])
         spec, notes = read_spec(
             space,

@@ -295,7 +295,8 @@ class NumberParameter(Parameter):
         hint = "; an Int has whole numbers within plus or minus 2**52" if self._is_int else ""
         check(
             fits and not isinstance(number, bool) and abs(number) <= most,
-            f"{which} must be {rule}, got {show(value)}{hint}",
+            f"{which} must be {rule}, got {show(value)}{hint}"
+            + ("; choices are a list: ['a', 'b']" if isinstance(number, str | bool) else ""),
         )
         return cast(float, self._type(number))
 

@@ -29,6 +29,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from difflib import get_close_matches
 from itertools import takewhile
 from typing import Any, Final
 
@@ -201,6 +202,12 @@ class Requests:
         event = ended(journal.spec, trial, outcome, journal.now)
         if event.failure == "missing_metric" and not failure:
             raise UsageError(event.message)
+        goals = [goal.metric for goal in journal.spec.goals]
+        wrong = [f"{one} is no goal" for one in metrics if get_close_matches(one, goals, 1, 0.8)]
+        _check(  # else an earlier report would count, in silence
+            not wrong or bool({*goals} & {*metrics}),
+            f"{' and '.join(wrong)}; a goal is {' or '.join(goals)}",
+        )
         self._take_in(outcome)
         return _result(journal.trials[trial.number], same=False)
 
@@ -265,13 +272,16 @@ class Requests:
 
     def _pause(self, command: Command) -> Answer:
         trial, by = self._of(command), command.by
-        which = f"trial {trial.number} is {trial.state}: only a running one can pause"
-        _check(trial.state is TrialState.RUNNING, which)
-        why = "its objective does not go on from a checkpoint (resumable: true). Stop it instead"
-        _check(self._can_pause, f"trial {trial.number} cannot pause: {why}")
+        which, runs = f"trial {trial.number}", trial.state is TrialState.RUNNING
+        _check(runs, f"{which} is {trial.state}: only a running one can pause")
+        _check(
+            self._can_pause,
+            f"{which} cannot pause: its objective does not go on from a checkpoint "
+            "(resumable: true). Stop it instead",
+        )
         self._shutdown.stop_trial(trial, StopRequest.PAUSE, f"paused by {by}", held=True)
-        lost = ", and ends there without a checkpoint" if self._journal.spec.origin.command else ""
-        return _done(f"trial {trial.number} pauses at its next report{lost}")
+        no = "; if it has no checkpoint then, it stops" if self._journal.spec.origin.command else ""
+        return _done(f"{which} pauses at its next report{no}")
 
     def _resume(self, command: Command) -> Answer:
         trial, by = self._of(command), command.by

@@ -290,8 +290,8 @@ def choose(registry: Registry[T], given: Any, base: type[T] | None = None) -> Pl
         return PluginChoice(getattr(kind, "name", kind.__name__), given=given)
     forms = "a name, or a mapping of name and options,"
     if base is not None:
-        forms += f" or a class that inherits {base.__module__}.{base.__name__}, or an object of it,"
-    raise WrongValue(registry.noun, forms, given)
+        forms += f" or a class that inherits {base.__module__}.{base.__name__}, or an object of it"
+    raise WrongValue(registry.noun, forms, given, f"; {nearest('', registry.names())}")
 
 
 def check_options(registry: Registry[T], choice: PluginChoice[T]) -> None:

@@ -66,11 +66,10 @@ def best(
     constraints: Sequence[Constraint] = (),
 ) -> Trial | None:
     """The best trial by the first goal, the earlier of equals; None if no trial has a value."""
-    goal = goals[0]
     scored = [
-        (goal.loss(worth), trial)
+        (goals[0].loss(worth), trial)
         for trial in trials
-        if (worth := value(trial, goal, constraints)) is not None
+        if (worth := value(trial, goals[0], constraints)) is not None
     ]
     return min(scored, key=lambda item: item[0])[1] if scored else None
 
@@ -108,13 +107,12 @@ def valued(
     Args:
         spec: of the sweep; gives the trials the parameters that are new since they ran.
     """
-    goal = goals[0]
     return [
         replace(
             trial,
             params=trial.params if spec is None else spec.completed(trial.params),
-            value=value(trial, goal, constraints),
-            value_from=origin(trial, goal, constraints),
+            value=value(trial, goals[0], constraints),
+            value_from=origin(trial, goals[0], constraints),
         )
         for trial in trials
     ]

@@ -583,12 +583,14 @@ class Snapshot:
 
     @property
     def best(self) -> Trial | None:
-        """The best trial so far by the first goal; None if none has succeeded."""
-        scored = ((self.value(trial), trial) for trial in self.trials)
-        losses = [
-            (self.goals[0].loss(value), trial) for value, trial in scored if value is not None
-        ]
-        return min(losses, key=lambda item: item[0])[1] if losses else None
+        """The best by the first goal, of equals by the next ones; None if none has succeeded."""
+        scored = [trial for trial in self.trials if self.value(trial) is not None]
+        return min(scored, key=self.losses, default=None)
+
+    def losses(self, trial: Trial) -> list[float]:
+        """The loss of a trial by goal; infinite if it has no value."""
+        found = [(goal, self.value(trial, i)) for i, goal in enumerate(self.goals)]
+        return [math.inf if value is None else goal.loss(value) for goal, value in found]
 
     @property
     def pareto(self) -> list[Trial]:

@@ -112,9 +112,11 @@ def again(trial: Trial) -> str:
 
 def state_of(trial: Trial, snapshot: Snapshot) -> str:
     """The kind of failure, or the constraint that the trial violates, or its state."""
-    if trial.failure:
-        return trial.failure.replace("_", " ")
-    return violation(trial, snapshot) or _now(trial.state, snapshot)
+    return (
+        (trial.failure or "").replace("_", " ")
+        or violation(trial, snapshot)
+        or _now(trial.state, snapshot)
+    )
 
 
 def violation(trial: Trial, snapshot: Snapshot) -> str:
@@ -190,8 +192,7 @@ def has_default(snapshot: Snapshot) -> bool:
 
 def failures(trials: Iterable[Trial]) -> Counter[str]:
     """Number of failed trials by kind."""
-    failed = (trial for trial in trials if trial.state is TrialState.FAILED)
-    return Counter(trial.failure or "unknown" for trial in failed)
+    return Counter(t.failure or "unknown" for t in trials if t.state is TrialState.FAILED)
 
 
 def failure_text(trials: Iterable[Trial]) -> str:
@@ -207,8 +208,11 @@ def outcomes(snapshot: Snapshot, counts: Mapping[str, int]) -> list[str]:
     Args:
         counts: of outcomes; empty to leave out all but the failures.
     """
-    shown = ("running", "completed", "infeasible", "stopped", "paused")
-    found = [f"{counts[word]} {_now(word, snapshot)}" for word in shown if counts.get(word)]
+    found = [
+        f"{counts[word]} {_now(word, snapshot)}"
+        for word in ("running", "completed", "infeasible", "stopped", "paused")
+        if counts.get(word)
+    ]
     return [*found, *filter(None, [failure_text(snapshot.trials)])]
 
 

@@ -103,7 +103,9 @@ class Outlook:
         ]
         worth = max(self.gains.values()) > self.noise
         advice = "worth going on" if worth else "you may stop"
-        return f"Expected gain: {', '.join(parts)}; noise of a run {self.noise:.2g}: {advice}"
+        return (
+            f"Expected gain, at most: {', '.join(parts)}; noise of a run {self.noise:.2g}: {advice}"
+        )
 
 
 @dataclass(frozen=True)

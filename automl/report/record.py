@@ -337,4 +337,4 @@ class Record:
             for trial in self.trials
             if (value := self.snapshot.value(trial)) is not None
         ]
-        return sorted(found, key=lambda item: (self.goal.loss(item[1]), item[0].number))
+        return sorted(found, key=lambda item: (self.snapshot.losses(item[0]), item[0].number))

@@ -30,7 +30,7 @@ from automl.errors import FAILURE_KINDS, SpaceError, UsageError
 from automl.ledger import Ledger
 from automl.ledger.database import refuse_password, shown
 from search_spaces import Choice, Space
-from search_spaces.values import number_of, show
+from search_spaces.values import check, number_of, show
 from workers.protocol import Ending, Outcome, Params
 
 SOURCE = "added"
@@ -185,6 +185,9 @@ def read(
     Raises:
         UsageError: the source is malformed or cannot be read.
     """
+    check(
+        space.parameters, "a prior of trials needs the space: `trial.suggest_...` says it too late"
+    )
     named = str(source) if isinstance(source, str | PathLike) else ""
     kind, _, rest = named.partition(":")
     if hasattr(source, "get_trials") and hasattr(source, "directions"):
@@ -229,8 +232,7 @@ def add(ledger: Ledger, sweep: str, trials: Sequence[FinishedTrial]) -> int:
             ending = Ending.FAILED if given.failure else whole
             outcome = Outcome(trial.number, 1, ending, dict(given.metrics), given.failure)
             # What an imported trial is, its source says.
-            state = TrialState(ending.value)
-            writer.apply(Ended(outcome, state, given.failure, at=writer.now))
+            writer.apply(Ended(outcome, TrialState(ending.value), given.failure, at=writer.now))
     return len(trials)
 
 

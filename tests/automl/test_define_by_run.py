@@ -335,10 +335,10 @@ def suggest(store: Path) -> None:
     def each(trial: Any) -> float:
         rate = trial.suggest_float("rate", 1e-4, 1e-2, log=True)
         count = trial.suggest_int("count", 2, 8, step=2)
-        return float(rate * count * trial.suggest_categorical("factor", [1, 10]))
+        return float(rate * count * len(trial.suggest_categorical("factors", [[1], [4, 6]]).copy()))
 
     result = tuned(each, store)
-    assert result.trials[0].params == {"rate": pytest.approx(1e-3), "count": 6, "factor": 1}
+    assert result.trials[0].params == {"rate": pytest.approx(1e-3), "count": 6, "factors": (1,)}
 
 
 def report(store: Path) -> None:
@@ -371,8 +371,9 @@ def user_attrs(store: Path) -> None:
 def samplers(store: Path) -> None:
     result = tuned(parabola, store, suggester="tpe", stopper="median", seed=0)
     assert {trial.source for trial in result.trials[1:]} <= {"tpe", "random"}
-    with pytest.raises(UsageError, match="'curve' needs a space that is declared"):
-        tuned(parabola, store, stopper="curve")
+    for options in ({"stopper": "curve"}, {"prior": optuna.create_study()}):
+        with pytest.raises(UsageError, match=r"needs (a space that is declared|the space)"):
+            tuned(parabola, store, **options)
 
 
 def best(store: Path) -> None:
@@ -392,7 +393,6 @@ def ask(store: Path) -> None:
     for _ in range(3):
         trial = optimizer.ask()
         optimizer.tell(trial, parabola(trial))
-    assert optimizer.best is not None
     assert len(optimizer.trials) == 3
 
 

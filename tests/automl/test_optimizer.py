@@ -78,20 +78,16 @@ def test_failures_and_trials_from_elsewhere_are_kept() -> None:
     with pytest.raises(UsageError, match="a failure's kind is one of out_of_memory"):
         optimizer.add({}, failure="oom")
     params = {"lr": 1e-3, "optimizer": "sgd"}
-    assert optimizer.add(params, {"loss": 0.4}).source == "added"
-    assert optimizer.add(params, failure="timeout").failure == "timeout"
-    assert optimizer.best is not None
-    assert optimizer.best.number == 0
-    asked = optimizer.ask()
-    assert asked.source == "default"
-    failed = optimizer.fail(asked, "out_of_memory", "9 GB")
-    assert (failed.failure, failed.message, failed.attempts) == ("out_of_memory", "9 GB", 1)
+    added = optimizer.add(params, {"loss": 0.4}), optimizer.add(params, failure="timeout")
+    assert [(one.source, one.failure) for one in added] == [("added", None), ("added", "timeout")]
+    assert [one.number for one in optimizer.pareto] == [0]
+    failed = optimizer.fail(optimizer.ask(), "out_of_memory", "9 GB")
+    assert (failed.source, failed.failure, failed.message) == ("default", "out_of_memory", "9 GB")
     with pytest.raises(SpaceError):
         optimizer.add({"lr": 9.0, "optimizer": "sgd"}, {"loss": 0.1})
-    with pytest.raises(UsageError, match="metrics or a failure"):
-        optimizer.add(params)
-    with pytest.raises(UsageError, match="no value for the goal"):
-        optimizer.add(params, {"x": 1.0})
+    for metrics, words in ((None, "metrics or a failure"), ({"x": 1.0}, "no value for the goal")):
+        with pytest.raises(UsageError, match=words):
+            optimizer.add(params, metrics)
     assert len(optimizer.trials) == 3
 
 

@@ -84,7 +84,13 @@ class CommandObjective:
             UsageError: an argument names no parameter, or the program, or a script that it runs, is
                 not on this machine.
         """
-        check([*self.arguments, self.reports.get(CSV_FILE, "")], names)
+        file = self.reports.get(CSV_FILE, "")
+        check([*self.arguments, file], names)
+        if file and not self.in_trial and "{" not in file:
+            raise UsageError(
+                f"all trials would write {file!r}, and read each other's: have the program write "
+                "into '{trial_dir}/metrics.csv', and say so in `reports`, or say `cwd: trial`"
+            )
         program, *others = self.arguments
         found = shutil.which(Path(self.folder, program) if "/" in program else program)
         said = "" if found or "{" in program else f"program {program!r} that can be run"

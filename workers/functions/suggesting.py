@@ -126,7 +126,9 @@ class Suggesting:
 
     def suggest_categorical(self, name: str, choices: Sequence[Any], **default: Any) -> Any:
         """One of some choices; `default` is the value of trial 0."""
-        return self._suggested(Choice(name, list(choices), **default))
+        wanted = Choice(name, list(choices), **default)
+        found = self._suggested(wanted)
+        return choices[wanted.index(found)] if wanted.legal(found) else found  # a list stays one
 
     def _suggested(self, wanted: Parameter) -> Any:
         code = sys._getframe(2)

@@ -57,12 +57,13 @@ def test_before_a_sweep_one_error_says_that_there_is_no_room() -> None:
     def check(ranks: Any, dispatcher: str, **options: Any) -> None:
         check_spec(spec_with(ranks, **options), dispatcher, lambda trial: None)
 
-    with pytest.raises(UsageError, match="ranks is 3, and there are 2 slots"):
-        check(3, "local", workers=2)
-    with pytest.raises(UsageError, match=r"'num_gpus' can be 4, .* or for workers=4"):
-        check("num_gpus", "ray", workers=2)
-    with pytest.raises(UsageError, match="'inline' runs one rank of your objective"):
-        check(2, "inline", workers=2)
+    for ranks, dispatcher, words in (
+        (3, "local", "ranks is 3, and there are 2 slots"),
+        ("num_gpus", "ray", r"'num_gpus' can be 4, .* or for workers=4"),
+        (2, "inline", "'inline' runs one rank of your objective"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            check(ranks, dispatcher, workers=2)
     check(3, "local", workers=3)
     check(1, "inline")
     with pytest.raises(UsageError, match="put `ranks` in its space or under `fixed`"):

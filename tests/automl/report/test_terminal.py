@@ -142,9 +142,11 @@ def test_the_cause_of_a_sweep_without_a_success_is_said_once() -> None:
 
 
 def test_several_goals_show_the_pareto_front() -> None:
-    values = [(20.0, 5.0), (25.0, 9.0), (19.0, 9.0)]
+    values = [(20.0, 5.0), (25.0, 12.0), (25.0, 9.0), (19.0, 9.0)]
     trials = [trial(i, a, metrics={"bleu": a, "seconds": b}) for i, (a, b) in enumerate(values)]
-    found = summary(snapshot(*trials, state="finished", goals=(BLEU, Goal("seconds"))))
+    shown = snapshot(*trials, state="finished", goals=(BLEU, Goal("seconds")))
+    found, best = summary(shown), shown.best
     front = found[found.index("front of 2") :]
-    assert [line.split()[0] for line in front.splitlines()[1:3]] == ["1", "0"]
+    assert [line.split()[0] for line in front.splitlines()[1:3]] == ["2", "0"]
+    assert best is trials[2], "of equals, the one on the front"
     assert front.splitlines()[2].split()[1] == "default"

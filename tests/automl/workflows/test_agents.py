@@ -63,6 +63,8 @@ def test_a_sweep_of_agents_alone_from_the_first_trial_to_the_last(ledger: Ledger
     while (asked := steering.ask(ledger, "test"))["trial"] is not None:
         number = asked["trial"]
         steering.tell(ledger, "test", number, {"loss": 2.0}, step=1)
+        with pytest.raises(AutomlError, match="los is no goal; a goal is loss"):
+            steering.tell(ledger, "test", number, {"los": 1.0})
         told = steering.tell(ledger, "test", number, {"loss": asked["params"]["lr"]})
         assert (told["state"], told["attempt"], told["same"]) == ("completed", 1, False)
         seen.append(asked["params"])
@@ -104,10 +106,9 @@ def test_a_lost_agents_trial_goes_back_and_its_late_result_is_refused(
     assert (first["trial"], first["attempt"], first["resumed"]) == (0, 1, False)
     assert (second["trial"], second["attempt"], second["resumed"]) == (0, 2, True)
     assert second["params"] == first["params"]
-    with pytest.raises(AutomlError, match="runs attempt 2 with agent bob"):
-        steering.tell(ledger, "test", 0, {"loss": 1.0}, attempt=1)
-    with pytest.raises(AutomlError, match="runs attempt 2 with agent bob"):
-        steering.tell(ledger, "test", 0, {"loss": 1.0}, step=1, attempt=1)
+    for step in (None, 1):
+        with pytest.raises(AutomlError, match="runs attempt 2 with agent bob"):
+            steering.tell(ledger, "test", 0, {"loss": 1.0}, step=step, attempt=1)
     steering.tell(ledger, "test", 0, {"loss": 2.0}, attempt=2)
     assert ledger.trials("test")[0].metrics["loss"] == 2.0
 

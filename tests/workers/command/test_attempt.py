@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from search_spaces.errors import UsageError
 from workers.command import command as running_command
 from workers.command.command import CommandObjective
 from workers.context import Context
@@ -417,3 +418,5 @@ def test_rows_of_a_csv_file_are_reports(command: Any, tmp_path: Path) -> None:
         "missing_metric",
         True,
     )
+    with pytest.raises(UsageError, match="all trials would write 'm"):
+        CommandObjective(("sh",), {"file": "m.csv"}).check([])

@@ -65,10 +65,11 @@ def test_the_design_covers_the_inside_of_ranges_and_every_option():
         history.append(Trial(i, params, TrialState.RUNNING))
     tried = [t.params for t in history]
     assert len({p["c"] for p in tried}) >= 4
-    assert {p["n"] for p in tried} == {2, 3, 4}
-    assert {int(p["x"] * 5) for p in tried} == {1, 2, 3}
+    assert ({p["n"] for p in tried}, {int(p["x"] * 5) for p in tried}) == ({2, 3, 4}, {1, 2, 3})
     assert tried[0] == {"x": 0.5, "c": space.parameters["c"].middle(), "n": 3}
     assert len(suggester.suggest([], history, 9)) == 9
+    failed = [Trial(t.number, t.params, TrialState.FAILED, failure="crashed") for t in history]
+    assert {p["n"] for p in suggester.suggest(failed, [], 4)} & {1, 5}, "then whole ranges"
 
 
 def test_a_constrained_front_extends_to_its_feasible_end():
