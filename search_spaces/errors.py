@@ -91,7 +91,8 @@ class TrialFailure(AutomlError):
 
 # Words of Optuna, Ray Tune and Weights & Biases, and what they are called here.
 _HERE: Final[Mapping[str, str]] = {
-    "n_trials num_samples num_trials max_evals count run_cap": "`trials=50`, or `--trials 50`, is their number",
+    "n_trials num_samples num_trials max_evals count run_cap": "`trials=50`, or "
+    "`--trials 50`, is their number",
     "direction directions metric mode objectives": 'the goals say it: `goals="minimize loss"`',
     "timeout time_budget_s max_time": '`budget="10m"` is the time',
     "n_jobs max_concurrent_trials num_workers": "`workers=4` run at once",
