@@ -184,6 +184,9 @@ def answer(record: Record, *, modelled: bool = True) -> Answer:
     rows = _rows(record, advice.params, usable)
     outlook, found = _ahead(record, advice.params, usable) if usable else (None, ())
     unknown = "" if usable else _unknown(record, sure=advice.interval is not None)
+    if usable and advice.interval is None and not advice.confirmed:
+        which = f"trial {advice.trials[0]} did not run to its end"
+        unknown = f"Not known: how sure this is, since {which}, and the model knows whole trials."
     doubts, again = list(caveats(record.snapshot, record.space)), str(record.confirmation or "")
     return Answer(
         advice, lines, luck, rows, outlook, unknown, found, failures, ended, doubts, again

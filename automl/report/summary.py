@@ -75,7 +75,7 @@ def print_answer(console: Console, record: Record, *, more: bool = False) -> Ans
 def _ahead(found: Answer, *, more: bool) -> Iterator[str]:
     """What going on promises, what to try next, what failed."""
     if found.outlook or found.unknown:
-        yield f"\n{found.outlook or found.unknown}"
+        yield "\n" + "\n".join(str(one) for one in (found.unknown, found.outlook) if one)
     if more and found.next:
         yield "\nWhat to try next:"
         yield from (f"  {one}" for one in found.next)

@@ -92,7 +92,7 @@ def numbers_of(metrics: Mapping[Any, Any]) -> dict[str, float]:
             raise TrialFailure(
                 "missing_metric",
                 f"metric {name!r} must be a number, got {described(value)}; "
-                "`trial.set_user_attr` keeps what is none",
+                "`trial.set_user_attr` keeps other facts",
             ) from error
         _check(
             name not in LARGEST or 0 <= number <= LARGEST[name],

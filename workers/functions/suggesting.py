@@ -126,9 +126,10 @@ class Suggesting:
 
     def suggest_categorical(self, name: str, choices: Sequence[Any], **default: Any) -> Any:
         """One of some choices; `default` is the value of trial 0."""
-        wanted = Choice(name, list(choices), **default)
+        given = list(choices)
+        wanted = Choice(name, given, **default)
         found = self._suggested(wanted)
-        return choices[wanted.index(found)] if wanted.legal(found) else found  # a list stays one
+        return given[wanted.index(found)] if wanted.legal(found) else found  # a list stays one
 
     def _suggested(self, wanted: Parameter) -> Any:
         code = sys._getframe(2)

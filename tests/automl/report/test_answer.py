@@ -164,8 +164,13 @@ def test_what_was_stopped_early_counts_in_no_model(tmp_path: Path) -> None:
     assert advice is not None
     assert (advice.trials, advice.mean) == ((best.number,), pytest.approx(best.value, abs=0.01))
     trials[1] = stopped(trials[1], -1.0)
-    last: Any = recommended(Record.of(replace(result.snapshot, trials=tuple(trials), values={})))
-    assert (last.trials, last.mean, last.interval) == ((1,), -1.0, None)
+    last: Any = answer(Record.of(replace(result.snapshot, trials=tuple(trials), values={})))
+    assert (last.recommendation.trials, last.recommendation.mean, last.unknown) == (
+        (1,),
+        -1.0,
+        "Not known: how sure this is, since trial 1 did not run to its end, and the model knows "
+        "whole trials.",
+    )
 
 
 def test_the_runs_of_a_configuration_count_together() -> None:
