@@ -200,14 +200,11 @@ class Requests:
             held=lease.held,
         )
         event = ended(journal.spec, trial, outcome, journal.now)
-        if event.failure == "missing_metric" and not failure:
-            raise UsageError(event.message)
+        missing = event.message if event.failure == "missing_metric" and not failure else ""
         goals = [goal.metric for goal in journal.spec.goals]
-        wrong = [f"{one} is no goal" for one in metrics if get_close_matches(one, goals, 1, 0.8)]
-        _check(  # else an earlier report would count, in silence
-            not wrong or bool({*goals} & {*metrics}),
-            f"{' and '.join(wrong)}; a goal is {' or '.join(goals)}",
-        )
+        near = [f"{one} is no goal" for one in metrics if get_close_matches(one, goals, 1, 0.8)]
+        if missing or (near and not {*goals} & {*metrics}):  # an earlier report would count
+            raise UsageError(missing or f"{' and '.join(near)}; a goal is {' or '.join(goals)}")
         self._take_in(outcome)
         return _result(journal.trials[trial.number], same=False)
 
@@ -280,8 +277,8 @@ class Requests:
             "(resumable: true). Stop it instead",
         )
         self._shutdown.stop_trial(trial, StopRequest.PAUSE, f"paused by {by}", held=True)
-        no = "; if it has no checkpoint then, it stops" if self._journal.spec.origin.command else ""
-        return _done(f"{which} pauses at its next report{no}")
+        otherwise = "; it stops if it has saved nothing" if self._journal.spec.origin.command else ""
+        return _done(f"{which} pauses at its next report{otherwise}")
 
     def _resume(self, command: Command) -> Answer:
         trial, by = self._of(command), command.by

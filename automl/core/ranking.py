@@ -65,11 +65,17 @@ def best(
     goals: Sequence[Goal],
     constraints: Sequence[Constraint] = (),
 ) -> Trial | None:
-    """The best trial by the first goal, the earlier of equals; None if no trial has a value."""
+    """The best by the first goal, of equals by the next ones; None if no trial has a value."""
     scored = [
-        (goals[0].loss(worth), trial)
+        (
+            [
+                math.inf if (worth := value(trial, goal, constraints)) is None else goal.loss(worth)
+                for goal in goals
+            ],
+            trial,
+        )
         for trial in trials
-        if (worth := value(trial, goals[0], constraints)) is not None
+        if value(trial, goals[0], constraints) is not None
     ]
     return min(scored, key=lambda item: item[0])[1] if scored else None
 

@@ -393,7 +393,7 @@ def ask(store: Path) -> None:
     for _ in range(3):
         trial = optimizer.ask()
         optimizer.tell(trial, parabola(trial))
-    assert len(optimizer.trials) == 3
+    assert (optimizer.best is not None, len(optimizer.trials)) == (True, 3)
 
 
 def storage(store: Path) -> None:

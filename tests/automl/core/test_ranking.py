@@ -44,9 +44,9 @@ def test_the_best_satisfies_the_constraints_and_is_the_earlier_of_equals() -> No
         trial(2, loss=2.0, size=1.0),
         trial(3, loss=0.1),
     ]
-    found = ranking.best(trials, goals, constraints)
-    assert found is not None
-    assert found.number == 1
+    assert ranking.best(trials, goals, constraints) is trials[1]
+    smaller = [*goals, *parse_goals("minimize size")]
+    assert ranking.best(trials, smaller, constraints) is trials[2], "the next goal decides first"
     assert ranking.best(trials[:1], goals, constraints) is None
 
 

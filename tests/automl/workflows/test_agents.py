@@ -63,7 +63,7 @@ def test_a_sweep_of_agents_alone_from_the_first_trial_to_the_last(ledger: Ledger
     while (asked := steering.ask(ledger, "test"))["trial"] is not None:
         number = asked["trial"]
         steering.tell(ledger, "test", number, {"loss": 2.0}, step=1)
-        with pytest.raises(AutomlError, match="los is no goal; a goal is loss"):
+        with pytest.raises(UsageError, match="los is no goal; a goal is loss"):
             steering.tell(ledger, "test", number, {"los": 1.0})
         told = steering.tell(ledger, "test", number, {"loss": asked["params"]["lr"]})
         assert (told["state"], told["attempt"], told["same"]) == ("completed", 1, False)
