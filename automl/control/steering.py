@@ -277,8 +277,8 @@ class Requests:
             "(resumable: true). Stop it instead",
         )
         self._shutdown.stop_trial(trial, StopRequest.PAUSE, f"paused by {by}", held=True)
-        otherwise = "; it stops if it has saved nothing" if self._journal.spec.origin.command else ""
-        return _done(f"{which} pauses at its next report{otherwise}")
+        lost = "; it stops if it has saved nothing" if self._journal.spec.origin.command else ""
+        return _done(f"{which} pauses at its next report{lost}")
 
     def _resume(self, command: Command) -> Answer:
         trial, by = self._of(command), command.by
